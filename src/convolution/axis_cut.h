@@ -25,11 +25,11 @@ struct AxisCut {
 // Cuts `axis` (the letter d, h or w, for messages) into parts of `extents` elements. Each part's
 // own convolution has the window and the pad of the whole convolution. Together these convolutions
 // must compute each window of the whole convolution exactly once. So each part must have a window.
-// If there are several parts, two further conditions hold: window extent - stride <= 2 * pad <=
-// window extent - 1, and the stride divides the extent of every part but the last. Otherwise fails;
-// the error says which part or value prevents the cut: "h: part 0 of 3 has extent 7, which the
-// stride 2 does not divide". The result depends on the arguments alone, so it is the same on all
-// ranks. REQUIRES: taps, dilation and stride > 0, pad >= 0.
+// If there are several parts, two further conditions must hold: window extent - stride <= 2 * pad
+// <= window extent - 1, and the stride divides the extent of every part but the last. If a
+// condition does not hold, the error says which part or value prevents the cut: "h: part 0 of 3 has
+// extent 7, which the stride 2 does not divide". The result depends on the arguments alone, so it
+// is the same on all ranks. REQUIRES: taps, dilation and stride > 0, pad >= 0.
 Result<AxisCut> CutAxis(char axis, const SlidingWindow& window, std::span<const int64_t> extents);
 
 }  // namespace ucudnn

@@ -66,7 +66,7 @@ void Append(std::vector<Interval>& runs, int64_t position) {
   }
 }
 
-// Returns the union of `intervals` as the fewest intervals, in ascending order.
+// Returns the union of `intervals`, in as few intervals as possible and in ascending order.
 std::vector<Interval> Merged(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });

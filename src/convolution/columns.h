@@ -16,7 +16,7 @@
 
 namespace ucudnn {
 
-// Finds a field of a row by column name; null if the column is absent or the field empty.
+// Finds a field of a row by column name; null if the column is absent or the field is empty.
 using FieldLookup = std::function<const std::string*(const std::string& column)>;
 
 // Columns that a layer must have besides `name` and `n`: c,h,w,k,r,s. k is the number of output
@@ -29,11 +29,11 @@ const std::vector<std::string>& LayerColumns();
 
 // Columns beyond the layer's shape: math,compute,mode,x_strides,y_strides,align. Absent columns
 // mean default math, the type's usual compute type (fp64 for fp64, otherwise fp32),
-// cross-correlation, packed strides in `layout`, no alignment demand.
+// cross-correlation, packed strides in `layout`, and no demand on alignment.
 const std::vector<std::string>& NumericColumns();
 
-// Columns of the padding at the end of each axis: pad_d_post,pad_h_post,pad_w_post. If one is
-// absent, it equals the padding at the beginning of the axis.
+// Columns of the padding at the end of each axis: pad_d_post,pad_h_post,pad_w_post. An absent
+// column means the same padding as at the beginning of the axis.
 const std::vector<std::string>& PostPadColumns();
 
 // Returns all columns with their values, in this order: `n`, the layer columns, the numeric

@@ -25,7 +25,7 @@ std::string BorderOf(const Tiles& tiles, size_t kind);
 // Returns the grid of the tiles that `runs` list. The number of parts of an axis is computed from
 // the sum of the tiles' lengths along that axis. Fails if there are more than kMostTiles tiles, or
 // if the numbers of parts do not multiply to the number of tiles. Does not check the lengths of
-// single tiles, which Division::CheckCovers does.
+// single tiles; Division::CheckCovers does.
 Result<TileGrid> GridOfRuns(const ConvolutionProblem& whole, const std::vector<Run>& runs);
 
 }  // namespace ucudnn

@@ -91,8 +91,8 @@ class EngineId {
   const Graph* graph() const;
   bool is_partial_sum() const { return std::holds_alternative<PartialSum>(value_); }
   bool is_packing() const { return std::holds_alternative<Packing>(value_); }
-  // Returns whether the engine is auxiliary work of pieces. It computes no convolution, but is
-  // measured as engines are.
+  // Returns whether the engine is auxiliary work of pieces. Such work computes no convolution, but
+  // is measured as engines are.
   bool is_auxiliary() const { return is_partial_sum() || is_packing(); }
   // Returns whether the text begins with "graph:", and so claims to name an engine of the graph
   // API. Measurements of such engines are kept apart from measurements of legacy engines.

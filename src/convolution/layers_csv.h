@@ -13,7 +13,7 @@
 namespace ucudnn {
 
 // Returns the layers in file order, each once per operation (in the order of `operations`). Fails
-// if the file has no layer. Errors call the file `file`.
+// if the file has no layer. `file` is the file's name in errors.
 Result<std::vector<Layer>> ParseLayersCsv(std::string_view text, const std::string& file,
                                           const std::vector<Operation>& operations);
 

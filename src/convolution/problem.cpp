@@ -29,8 +29,8 @@ uint64_t ConvolutionProblem::Hash() const {
   constexpr size_t kWords = sizeof(ConvolutionProblem) / sizeof(uint64_t);
   std::array<uint64_t, kWords> words;
   std::memcpy(words.data(), this, sizeof(*this));
-  // Every call hashes a problem. So there are two independent chains, which the CPU computes in
-  // parallel.
+  // Every call hashes a problem. So the words are mixed in two independent chains of operations,
+  // which the CPU computes in parallel.
   uint64_t a = 0x9e3779b97f4a7c15u;
   uint64_t b = 0xc2b2ae3d27d4eb4fu;
   for (size_t i = 0; i + 1 < kWords; i += 2) {

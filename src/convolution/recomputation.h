@@ -21,7 +21,7 @@ struct AssembledCopy {
   int message = kOwn;  // index in Received(); kOwn: this rank's own tensor
   int block = 0;       // index of a block of the message
   SpatialBox from;     // box of the block or of this rank's own tensor
-  std::array<int64_t, kMaxSpatial> to = {0, 0, 0};  // where the first element goes
+  std::array<int64_t, kMaxSpatial> to = {0, 0, 0};  // where its first element goes
 };
 
 // A box of the result and the convolution that computes it from an assembled tensor, with the

@@ -76,9 +76,9 @@ struct ReportedKernel : KernelRecord {
   bool divided() const { return division.configuration.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }
   // Return the time of `undivided` or of `best_undivided`, in milliseconds; none if it is unknown.
-  // If that engine is empty and `division` is one piece, the time is plan_ms. UndividedMs then
-  // returns none unless the piece's engine is of the program's API, and BestUndividedMs returns
-  // none if `offline`.
+  // If that engine is empty, and `division` is one piece that could be that engine, the time is
+  // plan_ms. For UndividedMs the piece's engine must be of the program's API, and for
+  // BestUndividedMs `offline` must be false.
   std::optional<double> UndividedMs() const;
   std::optional<double> BestUndividedMs(bool offline) const;
 

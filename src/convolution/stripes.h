@@ -53,7 +53,7 @@ struct HaloBlock {
 };
 
 // The message that one peer sends to this rank, block after block. It has several blocks only if
-// the windows skip rows. The windows of a filter with both a dilation and a stride can do so.
+// the windows skip rows, which they can do only with both a dilation and a stride.
 struct HaloMessage {
   int peer = 0;  // the sender's number in the group
   std::vector<HaloBlock> blocks;

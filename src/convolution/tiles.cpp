@@ -38,8 +38,8 @@ AxisTile TileOf(const ConvolutionProblem& whole, size_t axis, const Interval& co
   const int64_t first = tile.windows.begin * window.stride - window.pad;
   const int64_t end = (tile.windows.end - 1) * window.stride - window.pad + window.Extent();
   tile.pad = static_cast<int32_t>(tile.elements.begin - first);
-  // The last window may end up to a stride before the last element. Then the part has no padding
-  // behind its elements.
+  // Fewer than `stride` elements may follow the last window. Then the part has no padding behind
+  // its elements.
   const int64_t behind = std::max<int64_t>(0, end - tile.elements.end);
   tile.extra_pad = static_cast<int32_t>(behind) - tile.pad;
   return tile;
@@ -112,7 +112,7 @@ Status CheckOtherAxes(const ConvolutionProblem& whole, const TileGrid& grid) {
   return Status::Ok();
 }
 
-// Changes `strides`, those of a whole tensor, to the strides of a tile's tensor. Returns whether
+// Changes `strides` from those of the whole tensor to those of the tile's tensor. Returns whether
 // the tile's tensor has to be packed.
 bool SetViewStrides(const ConvolutionProblem& tile, int64_t channels, const Spatial& extents,
                     int64_t most_span, Strides& strides) {
@@ -180,8 +180,8 @@ class TileCutter {
     }
   }
 
-  // Adds the tile of these parts. REQUIRES: `tile` and `kind` are complete except for their spatial
-  // axes.
+  // Adds the tile that `parts` make up. REQUIRES: `tile` and `kind` are complete except for their
+  // spatial axes.
   void Add(Tiles& cut, Tile tile, TileKind kind,
            const std::array<const AxisTile*, kMaxSpatial>& parts) const {
     ConvolutionProblem& problem = kind.problem;

@@ -55,10 +55,11 @@ size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
 size_t PackedBytes(const TileKind& kind);       // 0: x and y are views
 
 // Returns the tile's problem as a part of slightly larger tensors, the slack twin. Each view has
-// the strides of a packed tensor that is one position longer along each cut axis. Along the axis
-// that is contiguous in memory that tensor is longer by as many positions as keep the alignment. A
-// plan of the slack twin needs as much workspace as a plan of the tile itself, unlike a plan of
-// packed tensors. Engines are measured on the slack twin, however large the whole tensors are.
+// the strides of a packed tensor that is one position longer along each cut axis. If the axis that
+// is contiguous in memory is cut, the packed tensor is longer by as many positions as keep the
+// alignment. A plan of the slack twin needs as much workspace as a plan of the tile itself, unlike
+// a plan of packed tensors. Engines are measured on the slack twin, however large the whole tensors
+// are.
 ConvolutionProblem SlackTwin(const TileKind& kind);
 // Returns the slack twin in which the tensors that the tile packs are views, too. Packing is
 // measured and compared by copies from these views and back to them.
@@ -85,7 +86,7 @@ struct Tiles {
   std::vector<Tile> tiles;  // tiles of one kind follow each other, in ascending order of kinds
 
   int CountOf(size_t kind) const;
-  // Returns whether a tile adds to the result of another one.
+  // Returns whether a tile adds to the result of another tile.
   bool AddUp() const;
 };
 

@@ -32,8 +32,8 @@ struct AutoRequest {
 
 // Returns the sizes to measure next, ascending; empty when the search is over. `asked` holds the
 // sizes that this search has asked for so far, in any order; rows of `measured` at other sizes are
-// ignored. A size in `asked` without a row could not be measured; an engine without a row at a
-// measured size does not run at that size.
+// ignored. If `measured` has no row at a size in `asked`, that size could not be measured. If it
+// has rows there, an engine without a row does not run at that size.
 std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const int> asked,
                            const AutoRequest& request);
 

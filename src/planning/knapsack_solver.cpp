@@ -83,7 +83,7 @@ Result<Kernels> Undominated(std::span<const Choices> kernels, size_t budget_byte
   return all;
 }
 
-// A step from one corner of the lower convex hull of a kernel's items to the next.
+// A step from one corner of the lower convex hull of a kernel's items to the next corner.
 struct Step {
   Rate rate;      // ticks saved per byte spent
   size_t kernel;  // kernel that the hull belongs to

@@ -100,7 +100,7 @@ class MeasurementStore {
   virtual Status KeepNote(const ConvolutionProblem& problem, const Platform& platform,
                           const std::string& about, const std::string& note);
 
-  // Returns the promise under the key of `asked`; none if none was kept.
+  // Returns the promise under the key of `asked`; none if no promise was kept.
   virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
 
   // Keeps `promise` and returns it. If a promise is already kept under its key, returns the kept

@@ -172,10 +172,10 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
 }
 
 // Returns the promise of `configuration`, whose largest piece is `largest_candidate`. The promised
-// workspace is the plan's own or, if no undivided engine fits that, the least workspace that an
-// undivided engine fits. If only a nondeterministic engine can replace a deterministic plan, the
-// plan is promised as nondeterministic. Returns none if no undivided engine within the limit is as
-// exact as the plan.
+// workspace is the plan's own or, if no undivided engine fits that, the least workspace of any
+// undivided engine. If only a nondeterministic engine can replace a deterministic plan, the plan is
+// promised as nondeterministic. Returns none if no undivided engine within the limit is as exact as
+// the plan.
 std::optional<Promise> PromiseOf(const Configuration& configuration,
                                  const Candidate& largest_candidate, const Candidates& allowed,
                                  const PromiseRequest& request) {

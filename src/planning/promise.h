@@ -55,8 +55,8 @@ struct Tiling {
 // `reported`. The engine of `undivided` is empty only if pieces keep the promise alone (PiecesOf,
 // Alone).
 struct Promise {
-  // The engine and determinism that the caller is told, with n images and the plan's time. This is
-  // the engine of the plan's largest piece or, if the caller's API lacks that engine, the engine of
+  // The engine and determinism that the caller is told, with n images and the plan's time. The
+  // engine is that of the plan's largest piece or, if the caller's API lacks that engine, that of
   // `undivided`.
   MicroConfiguration reported;
   size_t workspace_bytes = 0;  // what the caller is told; no call ever uses more

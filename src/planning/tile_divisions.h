@@ -30,8 +30,9 @@ std::vector<Division> DesirableTiles(const std::shared_ptr<const Tiles>& tiles,
                                      std::span<const std::vector<MicroConfiguration>> rows);
 
 // Returns the divisions that no other division beats in both time and workspace, in ascending order
-// of workspace and descending order of time; no workspace and no time occurs twice. If divisions
-// have equal time and workspace, the one with the fewest pieces is returned, then the first one.
+// of workspace and descending order of time; no workspace and no time occurs twice. Of divisions
+// with equal time and workspace, returns the one with the fewest pieces and, if that is not unique,
+// the first of them.
 std::vector<Division> Desirable(std::vector<Division> divisions);
 
 }  // namespace ucudnn::planning

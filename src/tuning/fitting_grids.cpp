@@ -203,7 +203,7 @@ class GridSearch {
     }
     return std::nullopt;
   }
-  // Returns the smallest workspace of a grid in bytes; 0 if the engine serves no grid.
+  // Returns the smallest workspace of a grid in bytes; 0 if the engine can run no grid.
   size_t Least() {
     size_t least = 0;
     const auto take = [&](size_t i) {

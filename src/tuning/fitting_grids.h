@@ -53,12 +53,12 @@ struct GridLimits {
 
 struct FoundGrids {
   // At most four grids within the workspace, in ascending order of the number of tiles: the first
-  // grid of GridsOf that fits, the next one that fits, the first whose workspace is also at most
-  // the cache, and the first whose workspace is also at most half of the cache.
+  // grid of GridsOf that fits, the next one that fits, the first one whose workspace also fits the
+  // L2 cache, and the first one whose workspace also fits half of the cache.
   std::vector<Division> fitting;
-  // If no grid fits: the smallest workspace of any grid in bytes; 0: the engine serves no grid.
+  // If no grid fits: the smallest workspace of any grid in bytes; 0: the engine can run no grid.
   size_t least_bytes = 0;
-  std::string why;  // why the engine does not serve the last grid, if it serves none
+  std::string why;  // why the engine cannot run the last grid, if it can run none
 };
 // Finds the grids of GridsOf that fit `limits` with `engine`; fused operations read `fused`. The
 // workspaces of two grids give an affine estimate for all other grids. Plans are made only for

@@ -94,7 +94,7 @@ LegacyRows LegacyKernels::Get(const KernelToMeasure& kernel,
     // them.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
-      // The first later call that graph engines may serve then measures only the graph engines.
+      // Later, the first call that graph engines may serve measures only the graph engines.
       if (!whole_tried) choices_.SetPostponed(kernel.platform, kernel.problem, true);
     } else if (kernel.catch_up || !whole_tried ||
                choices_.IsPostponed(kernel.platform, kernel.problem)) {

@@ -233,7 +233,7 @@ class MeasuredKernels {
                          const EngineId& engine);
   // Returns the family of the measurements that `question` asks for.
   static Family FamilyAsked(const Device& device, const Question& question);
-  // Returns the entry of `family`, which is read from the store if it is new. The address of an
+  // Returns the entry of `family`. A new entry is read from the store first. The address of an
   // entry never changes.
   KnownRows& RowsOf(const Family& family);
   // Reads the rows that the store has for `family` now, and puts them into `known`.
@@ -250,10 +250,10 @@ class MeasuredKernels {
   // budget. Fails if measuring failed or was not possible.
   Status MeasureMissing(const Device& device, const Question& question, const Family& family,
                         const std::vector<int>& sizes, Extent extent, KnownRows& known);
-  // Returns the entry whose time budget pays for measuring `question`: the entry of the legacy
+  // Returns the entry to which the time of measuring `question` is charged: the entry of the legacy
   // kernel if question.legacy_share is set, otherwise `known`.
   KnownRows& AccountOf(const Device& device, const Question& question, KnownRows& known);
-  // Returns whether `account` has more than `needed` left for mini-batch `n`.
+  // Returns whether `account` has more time than `needed` left for mini-batch `n`.
   bool HasTimeFor(int n, KnownRows& account, Clock::duration needed = {});
   // Measures `sizes`, and adds the rows that the store then has for these sizes to `known`.
   Status Measure(const Device& device, const Question& question, const Family& family,

@@ -116,7 +116,7 @@ std::string AboutTiles(const Configuration& configuration) {
   for (const Run& run : configuration.runs) about += NoteOf(run.micro);
   return about;
 }
-// The notes about comparisons: each kind of tile, or the whole output, matched the expected one.
+// The notes about comparisons: each kind of tile, or the whole output, matched the expected values.
 constexpr const char* kKinds = "each kind equals";
 constexpr const char* kWhole = "the whole equals";
 // The notes about timings on the whole tensors (RaceTiles). After kNotFaster the two times follow.

@@ -40,7 +40,9 @@ class MeasuringTurns {
   Clock::time_point EndOfTurn(const ConvolutionProblem& problem);
 
   // A time during which no other thread of the host measures on the device. If `lock` is none, the
-  // kernel has no turn, and `why` says why not.
+  // kernel has no turn, and `why` says why not. Take gets a turn for a kernel on which `spent` was
+  // spent so far; the turn ends at `until` at the latest. Take may wait for the device, and charges
+  // the waiting time to the process.
   struct Turn {
     std::optional<DeviceLock> lock;  // none: the kernel has no turn
     Clock::time_point deadline;

@@ -17,7 +17,7 @@ namespace ucudnn::tuning {
 
 struct Racer {
   Division division = Configuration{};
-  // The bytes of workspace that the racer gets. The program would pass as many.
+  // The bytes of workspace that the racer gets: as many as the program would pass.
   size_t workspace_bytes = 0;
   EngineScope scope;  // the racer's engines
 };

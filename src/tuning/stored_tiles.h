@@ -27,10 +27,10 @@ struct TileEngines {
 };
 
 // Returns for each kind of `tiles` the rows that the store has or that are measured now. The time
-// of a row includes the summing if gradients are summed, and the copies if the tile is packed. New
-// measurements are written to the store. A kind has no rows if no engine runs it within
-// limits.fit_bytes. Fails if nothing could be tried, if a kind's copies could not be measured, or
-// if copies or partial sums alone exceed limits.fit_bytes.
+// and the workspace of a row include the summing if gradients are summed, and the copies if the
+// tile is packed. New measurements are written to the store. A kind has no rows if no engine runs
+// it within limits.fit_bytes. Fails if nothing could be tried, if a kind's copies could not be
+// measured, or if copies or partial sums alone exceed limits.fit_bytes.
 Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionProblem& problem,
                                        const Tiles& tiles, const TileEngines& engines,
                                        const MeasureLimits& limits);

@@ -109,8 +109,8 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Returns how many consecutive elements of a set share one nonzero element in Sparse. With this
-// spacing, a set has at most MaxExactTerms nonzero elements.
+// Returns a number of elements. Of so many consecutive elements of a set, Sparse makes one nonzero.
+// So a set has at most MaxExactTerms nonzero elements.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;

@@ -15,7 +15,7 @@
 namespace ucudnn::tuning {
 
 enum class ComparisonResult {
-  kEqual,       // within the tolerance of tolerance.h, and nothing but the output was written
+  kEqual,       // within the tolerance of tolerance.h; only output and workspace were written
   kDifferent,   // the results differ by more than the tolerance, or one is NaN or infinite
   kTrespassed,  // memory outside of the output and the workspace was written
   // Nothing was compared: memory or time is short, an engine could not be launched, or the

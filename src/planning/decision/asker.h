@@ -1,6 +1,6 @@
-// Answers Decide's questions from the facts. The first question that the facts do not answer
-// becomes the next step. Such a question gets an empty answer, and so do later ones. The decision
-// that Decide makes from empty answers is dropped.
+// Answers Decide's questions from the facts. A question that the facts do not answer gets an empty
+// answer. The first such question becomes the next step, and the decision that Decide makes from
+// empty answers is dropped.
 #pragma once
 
 #include <algorithm>

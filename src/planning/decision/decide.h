@@ -46,8 +46,8 @@ struct Decision {
   Baselines baselines;
   Reason reason;
   When look_again = When::kNever;
-  // True if the earlier decision stays in force. One reason is that the better plan was not
-  // compared yet; another is that it would change the promise.
+  // True if the earlier decision stays in force, for example because the better plan was not
+  // compared yet or would change the promise.
   bool standing = false;
   // True if the program is told less workspace than its plan of the graph API needs. `promise` says
   // how the smaller promise is kept.
@@ -99,8 +99,8 @@ std::string WhyNoTiles(const Tilings& tilings);
 // Returns the postcondition that `decision` breaks, in words (static text) that begin with the
 // invariant's number in docs/design.md; null if it keeps all of them.
 //  1. No engine is coarser or less deterministic than the program asked for or was told. A plan of
-//     the graph API is divided with its own engine. Other engines run only as a substitute, by the
-//     workspace plan, or, if they are as exact, in tiles of a vast plan.
+//     the graph API is divided with its own engine. Other engines run only as a substitute, if the
+//     workspace plan names them, or, if they are as exact, in tiles of a vast plan.
 //  2. Nothing uses more than the workspace that the caller passes, or that a plan promises. A plan
 //     promises its need, or less, or, if the user has a limit, more. The promise is kept by an
 //     undivided engine that fits it, or by pieces that nothing can replace. A plan that was

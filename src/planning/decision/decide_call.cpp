@@ -150,7 +150,7 @@ std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& ca
   if (!call_.graph_engines || !MayTile(facts_.tiles, candidates, request)) return {};
   const size_t need =
       std::max(call_.need_bytes.value_or(0), WorkspaceOfFastest(candidates, facts_.problem));
-  // The question has the limit that holds for every kernel, even though shares may change. If
+  // The question has the limit that holds for every kernel, and not the share, which may change. If
   // `measures` is false, the answer has only tiles that were measured before, when the budget was
   // divided.
   const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
@@ -286,10 +286,10 @@ std::optional<Promise> CallDecider::Unasked() {
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
   if (promise && own_serves) {
-    // The named algorithm is compared with the promised plan and with the fastest plan. The
-    // promised plan may be slower than the fastest plan by kHysteresis. If only the promised plan
-    // were compared, the named algorithm might run although it is slower than the fastest plan by
-    // up to twice kHysteresis.
+    // The time of the named algorithm is compared with the times of the promised plan and of the
+    // fastest plan. The promised plan may be slower than the fastest plan by kHysteresis. If only
+    // the promised plan were compared, the named algorithm might run although it is slower than the
+    // fastest plan by up to twice kHysteresis.
     const double worth_ms = (1 - kHysteresis) * own->micro.time_ms;
     const bool gains = promise->configuration.TimeMs() < worth_ms ||
                        *FastestPromisableMs(candidates, request) < worth_ms;
@@ -301,8 +301,8 @@ std::optional<Promise> CallDecider::Unasked() {
     }
   }
   if (!promise) {
-    // Only pieces of the named algorithm itself are left. They are compared with the undivided
-    // algorithm.
+    // Only pieces of the named algorithm itself may still fit. Their output is compared with that
+    // of the undivided algorithm.
     promise = PiecesOf(facts_.asked, candidates, request);
     if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }
@@ -418,13 +418,13 @@ bool CallDecider::AskedServes() const {
          (!facts_.deterministic || decision_.configuration.Largest().deterministic);
 }
 
-// Returns whether the program's own call may run although there is a plan that is not compared, not
-// built, or failed. It may run if it fits the limit and is as deterministic as demanded, because
-// then the plan would only have gained time. Otherwise it may run only if nothing undivided keeps
-// the promise, and only in two cases. First, the call fits the workspace that the caller passes.
-// Second, any_engine() is true and nothing was ever told for this algorithm; then the program sees
-// the real library's own error. In both cases it may not run if the caller was told a promise and a
-// strict limit forbids the call.
+// Returns whether the program's own call may run instead of a plan that is not compared or built,
+// or of which a piece failed. It may run if it fits the limit and is as deterministic as demanded,
+// because then the plan would only have gained time. Otherwise it may run only if nothing undivided
+// keeps the promise, and only in two cases. First, the call fits the workspace that the caller
+// passes. Second, any_engine() is true and nothing was ever told for this algorithm; then the
+// program sees the real library's own error. In both cases it may not run if the caller was told a
+// promise and a strict limit forbids the call.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
       decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);

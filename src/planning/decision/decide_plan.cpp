@@ -62,8 +62,8 @@ class PlanDecider {
   // tiles that is faster by kHysteresis. If these tiles need more workspace than the plan, they
   // must also be faster by kHysteresis than the best promise that needs no more than the plan.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
-  // Returns whether an earlier promise of more workspace than the plan needs holds, so that tiles
-  // may use that workspace.
+  // Returns whether the program was told more workspace than the plan needs, and this promise still
+  // holds. Tiles may then use that workspace.
   bool HasRoom() const;
   // Returns the most workspace that tiles may use if the plan itself fits the limit.
   size_t RoomForTiles() const;
@@ -140,7 +140,7 @@ Trust PlanDecider::Compared(const Promise& promise, const MicroConfiguration& fa
 }
 
 // Runs `promise`. With `in_place`, the promise is smaller than the plan's need, so the promise's
-// undivided engine runs instead of the application's plan.
+// undivided engine replaces the application's plan.
 void PlanDecider::Schedule(const Promise& promise, bool in_place) {
   decision_.action = CallAction::kSchedule;
   decision_.configuration = promise.configuration;
@@ -524,11 +524,11 @@ void PlanDecider::FitUnder() {
 }
 
 void PlanDecider::LookAgain() {
-  // A plan whose need exceeds the limit, and that has reported its whole need, keeps reporting it.
+  // A plan that has reported its need, although the need exceeds the limit, keeps reporting it.
   const bool told_less = decision_.promises_less || plan_.told_here;
   if (!told_less && plan_.need_bytes > facts_.user_limit) return;
   // If this process does not measure the plan, rows of another process may still appear in the
-  // store.
+  // store, so a later call looks again.
   const bool more = !compared_ || (facts_.tunes ? !settled_ : !measured_ && plan_.store);
   if (more) decision_.look_again = When::kLater;
 }

@@ -56,7 +56,7 @@ std::vector<Offer> BestFirst(std::vector<Offer> offers);
 struct NamedOffer {
   NamedRequest named;
   size_t need_bytes = 0;  // need of the named algorithm
-  // True if the candidates were not measured, so that their times only rank them.
+  // True if the candidates were not measured. Their times then say only which candidate is faster.
   bool ranked = false;
   bool settled = true;  // no later measurement can add anything
   bool tunes = true;    // this process may measure the kernel later
