@@ -12,10 +12,9 @@
 namespace ucudnn::planning {
 
 // Returns the rows of the kind tiles.kinds[kind]: one for each engine in `measured`, with the
-// lengths of the kind. `measured` are the measurements of the kind's slack twin (SlackTwin). For a
-// gradient that is summed over tiles in fp32, a row's time includes the summing. For packed tiles,
-// a row's time and workspace include the copies. Returns no rows if `measured` lacks the summing or
-// the copying.
+// lengths of the kind. `measured` are the measurements of the kind's slack twin (SlackTwin). Time
+// and workspace of a row include the summing, for a gradient that is summed over tiles in fp32, and
+// the copies of packed tiles. Returns no rows if `measured` lacks the summing or the copying.
 std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, const Tiles& tiles,
                                             size_t kind,
                                             std::span<const MicroConfiguration> measured);

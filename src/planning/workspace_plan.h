@@ -30,8 +30,8 @@ struct WorkspacePlanKernel {
   Configuration configuration;  // for n images, or for the tiles of its grid
   // An index into WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
-  // The number of lanes on which kernels of this kernel's segment run, as the kernel's entry in the
-  // file says.
+  // The number of lanes on which the kernels of this kernel's segment run, according to the
+  // kernel's entry in the file.
   size_t lanes = 1;
   // Indices into WorkspacePlan::kernels, ascending; the kernel's own index may be among them. The
   // program promises that on the device a call of this kernel begins only after the latest calls of

@@ -1,9 +1,9 @@
 // Computes how much two correct results of one convolution may differ. Pure functions.
 //
-// Plans are verified on integers (test_operands.h). One operand holds +-1 and +-2, the other +-1
-// and 0. The other operand has so few nonzero elements that the magnitudes of the terms of one
-// output element sum to at most 2^p. Here p is the precision, in bits, of the tensors' type or of
-// the accumulation, whichever is smaller.
+// Plans are verified on integers (test_operands.h). The dense operand holds +-1 and +-2, and
+// the sparse operand +-1 and 0. The sparse operand has so few nonzero elements that the magnitudes
+// of the terms of one output element sum to at most 2^p. Here p is the precision, in bits, of the
+// tensors' type or of the accumulation, whichever is smaller.
 //
 // With these operands direct engines are exact: every partial sum is an integer of at most 2^p.
 // This holds in whatever order terms are summed, wherever sums are rounded, and with inputs

@@ -105,7 +105,7 @@ class PlanDecider {
   // If settled_, measured_ or compared_ is false, a later call may know more.
   bool settled_ = true;   // everything that the policy wants was measured
   bool measured_ = true;  // some row of the plan's own engine is known
-  bool late_ = false;     // no time was left to measure more of the plan's own engine
+  bool late_ = false;     // no time was left to measure the plan's own engine or tiles
   bool compared_ = true;  // the plan's division was compared and could be built
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
   // The message that tiles fit, but are slower than an undivided engine. Empty if no tiles were

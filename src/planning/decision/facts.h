@@ -80,8 +80,9 @@ struct FindTilings {
 
 // Asks for undivided engines that may replace a plan within `limit_bytes`. They are as exact and as
 // deterministic as the plan, and the most promising one comes first. The answer is the plan's own
-// engine if that fits, otherwise `promised` if that fits, otherwise engines of the heuristics'
-// list.
+// engine if that fits, otherwise `promised` if that fits. Otherwise it lists engines of the
+// heuristics' list and an engine that was measured on the whole mini-batch or, if none of these
+// fit, any engine that fits.
 struct FindSubstitutes {
   using Answer = std::vector<MicroConfiguration>;
   EngineId promised;  // the engine of an earlier promise; empty if there was none
