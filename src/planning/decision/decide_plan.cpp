@@ -88,7 +88,7 @@ class PlanDecider {
   // undivided engine `faster_than`, if that is set.
   Trust Compared(const Promise& promise, const MicroConfiguration& faster_than,
                  bool engines_differ = false);
-  // Runs the application's own plan. Refuses the plan if it exceeds a strict limit.
+  // Runs the application's own plan or, if the plan exceeds a strict limit, refuses it.
   void Stay(Reason why);
   // Runs the application's own plan, because the schedule could not be built.
   void StayUnprepared(const std::string& why);
