@@ -15,7 +15,7 @@ std::string PartOf(size_t part, size_t parts) {
   return "part " + std::to_string(part) + " of " + std::to_string(parts);
 }
 
-// Checks that the windows of each part end where the windows of the next part begin.
+// Fails unless the windows of each part end where the windows of the next part begin.
 Status CheckPad(char axis, const SlidingWindow& window) {
   const int64_t extent = window.Extent();
   if (extent - window.stride <= 2 * window.pad && 2 * window.pad <= extent - 1) return Status::Ok();

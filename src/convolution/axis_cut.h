@@ -12,8 +12,8 @@
 
 namespace ucudnn {
 
-// The elements and windows that each part owns, counted along the whole axis: the intervals follow
-// each other from 0 without gaps. An axis that is not cut has one part.
+// The elements and the windows that each part owns, as intervals of the whole axis. Both lists are
+// in ascending order, begin at 0 and have no gaps. An axis that is not cut has one part.
 struct AxisCut {
   SlidingWindow window;
   std::vector<Interval> elements;
@@ -23,13 +23,13 @@ struct AxisCut {
 };
 
 // Cuts `axis` (the letter d, h or w, for messages) into parts of `extents` elements. Each part's
-// own convolution, with the same window and pad, must compute windows of the whole convolution, and
-// the parts together must compute each window exactly once. They do if and only if every part has a
-// window and, with more than one part, two further conditions hold: window extent - stride <= 2 *
-// pad <= window extent - 1, and the stride divides the extent of every part but the last. Otherwise
-// fails; the error says which part or value prevents the cut: "h: part 0 of 3 has extent 7, which
-// the stride 2 does not divide". The result depends on the arguments alone, so it is the same on
-// all ranks. REQUIRES: taps, dilation and stride > 0, pad >= 0.
+// own convolution has the window and the pad of the whole convolution. Together these convolutions
+// must compute each window of the whole convolution exactly once. So each part must have a window.
+// If there are several parts, two further conditions must hold: window extent - stride <= 2 * pad
+// <= window extent - 1, and the stride divides the extent of every part but the last. If a
+// condition does not hold, the error says which part or value prevents the cut: "h: part 0 of 3 has
+// extent 7, which the stride 2 does not divide". The result depends on the arguments alone, so it
+// is the same on all ranks. REQUIRES: taps, dilation and stride > 0, pad >= 0.
 Result<AxisCut> CutAxis(char axis, const SlidingWindow& window, std::span<const int64_t> extents);
 
 }  // namespace ucudnn

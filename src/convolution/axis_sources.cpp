@@ -34,9 +34,8 @@ Interval Reaching(const SlidingWindow& window, const Interval& elements) {
 }
 
 // Returns an interval that contains every tap with which a window of `windows` reads an element of
-// `elements`. In the last window, the interval's first tap is the first one that is not before
-// `elements`. In the first window, the interval's last tap is the last one that is not after
-// `elements`.
+// `elements`. The interval begins with the first tap that is not before `elements` in the last
+// window. It ends with the last tap that is not after `elements` in the first window.
 Interval ReachingTaps(const SlidingWindow& window, const Interval& windows,
                       const Interval& elements) {
   const int64_t first = windows.begin * window.stride - window.pad;
@@ -67,7 +66,7 @@ void Append(std::vector<Interval>& runs, int64_t position) {
   }
 }
 
-// Returns the union of `intervals` as maximal runs, in ascending order.
+// Returns the union of `intervals`, in as few intervals as possible and in ascending order.
 std::vector<Interval> Merged(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
@@ -86,7 +85,8 @@ std::vector<Interval> Merged(std::vector<Interval> intervals) {
 Interval OwnWindows(const AxisCut& cut, int part) { return {0, cut.windows[part].Length()}; }
 Interval OwnElements(const AxisCut& cut, int part) { return {0, cut.elements[part].Length()}; }
 
-// Returns the exchanged positions of `owner`, counted from the first position of `part`.
+// Returns the positions of the exchanged tensor that `owner` owns, counted from the first position
+// of `part`.
 Interval OwnedBy(const AxisCut& cut, int part, int owner, Exchanged exchanged) {
   const std::vector<Interval>& parts =
       exchanged == Exchanged::kElements ? cut.elements : cut.windows;
@@ -111,12 +111,12 @@ bool ReadsOfItself(const AxisCut& cut, int part) {
   return false;
 }
 
-// Returns the only term of `part` as a source of itself: the caller's own convolution.
+// Returns the only term that `part` contributes to its own result: the caller's own convolution.
 std::vector<AxisTerm> OwnTerms(const AxisCut& cut, int part) {
   return {{OwnWindows(cut, part), {0, cut.window.taps}, OwnElements(cut, part), cut.window.pad}};
 }
 
-// Returns the terms that `run` contributes to `part`. Another part owns `run`.
+// Returns the terms that `run`, which another part owns, contributes to the result of `part`.
 std::vector<AxisTerm> HaloTerms(const AxisCut& cut, int part, Exchanged exchanged,
                                 const AxisRun& run) {
   const Interval halo = Shifted({0, run.range.Length()}, run.at);
@@ -148,8 +148,9 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
         of_taps,
         {read(of_windows.begin, of_taps.begin), read(of_windows.end - 1, of_taps.end - 1) + 1}};
   };
-  // Extends the last rectangle by a tap that has the same windows, or by a window that has the same
-  // taps. Otherwise begins a new rectangle.
+  // `position` is a tap and `others` are its windows, or `position` is a window and `others` are
+  // its taps. Extends the last rectangle if it ends before `position` and has the same `others`.
+  // Otherwise begins a new rectangle.
   const auto append = [](std::vector<std::pair<Interval, Interval>>& slabs, int64_t position,
                          const Interval& others) {
     if (others.Length() == 0) return;
@@ -170,8 +171,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
   for (int64_t at = reaching.begin; at < reaching.end && by_windows.size() < by_taps.size(); ++at) {
     append(by_windows, at, TapsAt(window, at, elements));
   }
-  // If both ways give the same number of rectangles, the rectangles by taps are taken, so that no
-  // tap of the filter is in two rectangles.
+  // If both lists are equally long, by_taps is used, so that no tap of the filter is in two
+  // rectangles.
   if (by_windows.size() < by_taps.size()) {
     for (const auto& [of_windows, of_taps] : by_windows) {
       rectangles.push_back(rectangle(of_windows, of_taps));
@@ -203,7 +204,7 @@ std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged 
 
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged) {
   const Interval reach = Reach(cut, part, exchanged);
-  // `part` reads within `reach` only, so parts that do not overlap it are not sources.
+  // `part` reads only within `reach`, so parts that do not overlap `reach` are not sources.
   int first = part, last = part;
   while (first > 0 && OwnedBy(cut, part, first - 1, exchanged).end > reach.begin) --first;
   while (last + 1 < cut.Parts() && OwnedBy(cut, part, last + 1, exchanged).begin < reach.end) {
@@ -238,8 +239,8 @@ std::vector<Interval> TouchedRuns(const AxisCut& cut, int part, Exchanged exchan
         touched.insert(touched.end(), reached.begin(), reached.end());
         continue;
       }
-      // Every window of a term reads the halo, but some elements between the first and the last
-      // element of a term may be read by no window.
+      // Every window of a term reads the halo. But the windows of the halo may skip some elements
+      // between the first and the last element of a term.
       const Interval windows = Shifted({0, run.range.Length()}, run.at);
       for (const Interval& elements : reached) {
         for (int64_t at = elements.begin; at < elements.end; ++at) {

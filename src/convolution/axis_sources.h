@@ -13,7 +13,7 @@
 
 namespace ucudnn {
 
-// The tensor that ranks exchange: x for y, or dy for dx and dw.
+// The tensor that ranks exchange: x (kElements) in forward, otherwise dy (kWindows).
 enum class Exchanged { kElements, kWindows };
 Exchanged ExchangedBy(Operation operation);
 
@@ -31,42 +31,44 @@ struct AxisTerm {
   bool operator==(const AxisTerm&) const = default;
 };
 
-// Returns disjoint rectangles, with pad 0, which together contain all pairs of a window of
-// `windows` and a tap with which this window reads an element of `elements`. All positions are
-// counted from the same origin. Either no two rectangles share a window, or no two share a tap,
-// whichever gives fewer rectangles. If the pairs form a staircase, as between neighbouring parts,
-// no other set of rectangles is smaller.
+// Returns disjoint rectangles, with pad 0, of all pairs of a window of `windows` and a tap with
+// which this window reads an element of `elements`. All positions are counted from the same origin.
+// Either no two rectangles share a window, or no two share a tap, whichever gives fewer rectangles.
+// If the pairs form a staircase, as between neighbouring parts, no other set of rectangles is
+// smaller.
 std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval& windows,
                                      const Interval& elements);
 
-// A run of positions that one part owns in the exchanged tensor, and what the run contributes to
-// the part that reads it.
+// Consecutive positions of the exchanged tensor that one part owns and another part reads, and what
+// they contribute to the result of the part that reads.
 struct AxisRun {
   Interval range;  // counted in the owner's part
   int64_t at = 0;  // the first position of the run, counted in the part that reads it
-  // In a term, exchanged positions are counted from the beginning of `range`, positions of the
-  // result from the beginning of the reading part.
+  // Positions of the exchanged tensor are counted from the beginning of `range`. Positions of the
+  // result are counted from the beginning of the part that reads.
   std::vector<AxisTerm> terms;
 };
 
-// The positions that one part, the reader, reads from part `part`. If `part` is not the reader,
-// `runs` are the maximal runs of these positions, each with the pairs that read it. If `part` is
-// the reader, there is one run of all its positions; its one term is the caller's own convolution.
+// The positions that one part, the reader, reads from part `part`. If `part` is another part,
+// `runs` are the maximal runs of these positions. If `part` is the reader itself, there is one run
+// of all its positions, whose only term is the caller's own convolution.
 struct AxisSource {
   int part = 0;
   std::vector<AxisRun> runs;
 };
 
-// Returns the sources of `part`, in ascending order of parts. `part` itself is one of them. A part
-// from which nothing is read is not a source. REQUIRES: 0 <= part < cut.Parts().
+// Returns the sources of `part`, in ascending order of parts. A part is a source if `part` reads at
+// least one of its positions. So `part` itself is a source only if it reads a position of its own.
+// REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
 // Returns the positions of `owner` that `part` reads: the `range` of each run that SourcesOf() has
 // for these parts. `owner` may be `part` itself.
 std::vector<Interval> RunsOf(const AxisCut& cut, int part, int owner, Exchanged exchanged);
 
-// Returns the positions of `part`'s result (windows or elements) that read a position of another
-// part. They are maximal runs in ascending order. `sources` are the sources of `part`.
+// Returns the positions of `part`'s result (windows or elements) to which a position of another
+// part contributes, as maximal runs in ascending order. `sources` is the result of SourcesOf() for
+// `part`.
 std::vector<Interval> TouchedRuns(const AxisCut& cut, int part, Exchanged exchanged,
                                   std::span<const AxisSource> sources);
 

@@ -12,14 +12,14 @@ constexpr int64_t kLargestExtent = std::numeric_limits<int32_t>::max();
 constexpr int64_t kLargestStride = std::numeric_limits<int64_t>::max() / 16;
 constexpr int64_t kLargestAlignment = 65536;
 
-// The position of a text in each list is the value of its enumerator.
+// In each list, the index of a text is the value of its enumerator.
 constexpr const char* kOperations[] = {"forward", "backward_data", "backward_filter"};
 constexpr const char* kTypes[] = {"fp32", "fp16", "bf16", "fp64"};
 constexpr const char* kLayouts[] = {"nchw", "nhwc"};
 constexpr const char* kModes[] = {"cross_correlation", "convolution"};
 constexpr const char* kMaths[] = {"default", "tensor_op", "tensor_op_allow_conversion", "fma"};
 
-// The columns of one axis, and the member that holds its values.
+// The names of the columns of one axis.
 struct Axis {
   const char* x;
   const char* w;
@@ -61,8 +61,8 @@ DataType UsualCompute(DataType type) {
   return type == DataType::kDouble ? DataType::kDouble : DataType::kFloat;
 }
 
-// Returns `strides`. In a 2-D tensor the depth stride of `packed` replaces the depth stride,
-// because the text form omits it.
+// Returns `strides`. For a 2-D problem, the depth stride comes from `packed` instead, because the
+// text form omits it.
 Strides WithPackedDepth(const ConvolutionProblem& problem, Strides strides, const Strides& packed) {
   if (problem.spatial_rank == 2) strides[2] = packed[2];
   return strides;
@@ -101,12 +101,12 @@ Status ReadStrides(const FieldLookup& field, const char* column, const Convoluti
   return Status::Ok();
 }
 
-// Returns whether the bytes from a tensor's first to its last element need more than 63 bits.
+// Returns whether a tensor has 2^63 bytes or more from its first to its last element.
 bool SpansTooMuch(int64_t n, int64_t channels, const Spatial& extents, const Strides& strides,
                   DataType type) {
   const int64_t counts[] = {n, channels, extents[0], extents[1], extents[2]};
   // Each of the 5 axes adds at most 2^31 elements times kLargestStride (2^59), and an element has
-  // at most 8 bytes, so the product is less than 2^96.
+  // at most 8 bytes, so the number of bytes is less than 2^96.
   __int128 elements = 1;
   for (size_t axis = 0; axis < strides.size(); ++axis) {
     elements += static_cast<__int128>(std::max<int64_t>(counts[axis], 1) - 1) * strides[axis];

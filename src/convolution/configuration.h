@@ -10,9 +10,9 @@
 
 namespace ucudnn {
 
-// The lengths of a part along the axes other than n: how many groups, filters and positions of the
-// result it has. 0 means the whole length. In a gradient of the filter the part sums over a box of
-// dy, and the spatial lengths are the lengths of that box.
+// The lengths of a tile along the axes other than n, in groups, filters and positions of the
+// result. A length is 0 along an axis that is not cut. In a gradient of the filter, `spatial` has
+// the lengths of the box of dy over which the tile sums.
 struct TileLengths {
   int32_t groups = 0;
   int32_t k = 0;
@@ -32,8 +32,7 @@ struct MicroConfiguration {
   double pack_ms = 0;  // the part of time_ms for packing a tile and copying its result back
 
   bool operator==(const MicroConfiguration&) const = default;
-  // Returns whether this object stands for a whole mini-batch of `n` images rather than a part of
-  // it.
+  // Returns whether this computes a whole mini-batch of `n` images, and not only a part of it.
   bool IsWhole(int n) const { return micro_batch == n && tile == TileLengths{}; }
 };
 
@@ -48,11 +47,11 @@ struct TileGrid {
 
   bool operator==(const TileGrid&) const = default;
   int Parts() const { return n * PartsOfImages(); }
-  // Returns into how many tiles the grid cuts each of its n parts of the mini-batch.
+  // Returns the number of tiles that each of the `n` parts of the mini-batch has.
   int PartsOfImages() const { return groups * k * spatial[0] * spatial[1] * spatial[2]; }
 };
 
-// `count` equal micro-batches, or tiles of one kind, in a row.
+// `count` equal micro-batches, or all tiles of one kind, one after the other.
 struct Run {
   MicroConfiguration micro;
   int count = 0;
@@ -71,7 +70,7 @@ struct Configuration {
   bool operator==(const Configuration&) const = default;
   bool IsTiled() const { return grid != TileGrid{}; }
   int Pieces() const;
-  // Returns whether the configuration divides a whole mini-batch of `n` images.
+  // Returns whether the pieces together compute a mini-batch of `n` images.
   bool Covers(int n) const { return Images() == n; }
   int Images() const;                         // the mini-batch: all images that the pieces compute
   double TimeMs() const;                      // sum over the pieces, which run one after the other

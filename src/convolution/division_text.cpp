@@ -13,8 +13,8 @@ namespace {
 
 constexpr char kAxisNames[] = {'d', 'h', 'w'};
 
-// Returns the box that a tile computes: of x in backward_data, of y in forward. In a gradient of
-// the filter returns the box of dy over which the tile sums.
+// Returns the tile's box of the tensor that is cut: of dx in backward_data, of y in forward, of dy
+// in a gradient of the filter.
 const Box& ComputedBy(const Tiles& tiles, const Tile& tile) {
   const bool by_elements = tiles.kinds[tile.kind].problem.operation == Operation::kBackwardData;
   return by_elements ? tile.x : tile.y;
@@ -26,7 +26,8 @@ int64_t EndOf(const Tiles& tiles, size_t axis) {
   return end;
 }
 
-// Returns whether all tiles of the kind lie at the whole's first (or last) element of an axis.
+// Returns whether all tiles of the kind lie at the beginning of an axis or, if `first` is false, at
+// its end.
 bool LieAt(const Tiles& tiles, size_t kind, size_t axis, bool first) {
   const int64_t end = EndOf(tiles, axis);
   return std::all_of(tiles.tiles.begin(), tiles.tiles.end(), [&](const Tile& tile) {
@@ -36,7 +37,8 @@ bool LieAt(const Tiles& tiles, size_t kind, size_t axis, bool first) {
   });
 }
 
-// Formats lengths in their order, equal neighbours together: "63x17 + 63x16".
+// Formats lengths in their order and counts equal neighbours: "63x17 + 63x16" is 63 times 17, then
+// 63 times 16.
 std::string LengthsText(const std::vector<int64_t>& lengths) {
   std::vector<std::string> runs;
   for (size_t i = 0; i < lengths.size();) {
@@ -48,7 +50,8 @@ std::string LengthsText(const std::vector<int64_t>& lengths) {
   return Join(runs, " + ");
 }
 
-// Returns the lengths of an axis' parts, in their order.
+// Returns the lengths of the parts of an axis, in their order: of y if `of_y`, otherwise of the
+// tensor that is cut (ComputedBy).
 std::vector<int64_t> LengthsAlong(const Tiles& tiles, size_t axis, bool of_y) {
   std::set<std::pair<int64_t, int64_t>> parts;
   for (const Tile& tile : tiles.tiles) {
@@ -94,10 +97,10 @@ std::string TilesText(const Tiles& tiles) {
   return Join(axes, ", ");
 }
 
-// A grid of `tiles` tiles cuts an axis of `extent` elements. Returns the number of parts of the
-// axis. `sum` is the sum of all tiles' lengths along the axis. Each part of the axis belongs to
-// tiles / parts tiles, so sum = extent * tiles / parts. Returns 0 if the number of parts is not
-// whole.
+// Returns into how many parts a grid of `tiles` tiles cuts an axis of `extent` elements. `sum` is
+// the sum of all tiles' lengths along the axis; 0 if the axis is not cut. Each part of the axis
+// belongs to tiles / parts tiles, so sum = extent * tiles / parts. Returns 0 if the number of parts
+// is not whole.
 int64_t PartsOfAxis(int64_t extent, int64_t tiles, int64_t sum) {
   if (sum == 0) return 1;
   return extent * tiles % sum == 0 ? extent * tiles / sum : 0;

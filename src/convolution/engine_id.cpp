@@ -181,8 +181,8 @@ size_t EngineId::Hash() const { return std::hash<std::string_view>()(View(*this)
 
 bool operator==(const EngineId& a, const EngineId& b) {
   if (a.value_ == b.value_) return true;
-  // Engines of different kinds have different texts. The comparison above has found equal legacy
-  // engines, so only shared texts remain to be compared.
+  // Engines of different kinds have different texts, and equal legacy engines were found above. So
+  // texts must be compared only between two graph engines or two foreign engines.
   const bool differ = a.value_.index() != b.value_.index() || a.legacy() != nullptr;
   return !differ && EngineId::View(a).text() == EngineId::View(b).text();
 }

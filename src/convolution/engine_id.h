@@ -1,6 +1,6 @@
 // The engine that runs a convolution, as a value: an algorithm of the legacy API, an engine of the
 // graph API, auxiliary work of pieces (PartialSum, Packing), or any other engine that an imported
-// measurement names. Stores, files, reports and messages hold its text. Plain values;
+// measurement names. Stores, files, reports and messages contain the engine's text. Plain values;
 // thread-compatible.
 #pragma once
 
@@ -59,8 +59,8 @@ class EngineId {
     bool operator==(const Packing&) const = default;
   };
 
-  // Makes an empty engine, which names no engine and has an empty text. A moved-from engine is
-  // empty, too.
+  // Makes an empty value, which names no engine and has an empty text. A value that was moved from
+  // is empty, too.
   EngineId() = default;
   EngineId(const EngineId&) = default;
   EngineId(EngineId&& other) noexcept : value_(std::exchange(other.value_, {})) {}
@@ -70,8 +70,8 @@ class EngineId {
     return *this;
   }
   ~EngineId() = default;
-  // Makes the engine that `text` names. A text that names none makes a foreign engine, which keeps
-  // the text unchanged and cannot run.
+  // Makes the engine that `text` names, or an empty value if `text` is empty. Any other text makes
+  // a foreign engine, which keeps the text unchanged and cannot run.
   EngineId(std::string_view text);                                  // NOLINT: implicit by design
   EngineId(const char* text) : EngineId(std::string_view(text)) {}  // NOLINT: implicit by design
   EngineId(const std::string& text) : EngineId(std::string_view(text)) {}  // NOLINT: as above
@@ -91,8 +91,8 @@ class EngineId {
   const Graph* graph() const;
   bool is_partial_sum() const { return std::holds_alternative<PartialSum>(value_); }
   bool is_packing() const { return std::holds_alternative<Packing>(value_); }
-  // Returns whether the engine computes no convolution, but stands for additional work of pieces
-  // that is measured under its name.
+  // Returns whether the engine is auxiliary work of pieces. Such work computes no convolution, but
+  // is measured as engines are.
   bool is_auxiliary() const { return is_partial_sum() || is_packing(); }
   // Returns whether the text begins with "graph:", and so claims to name an engine of the graph
   // API. Measurements of such engines are kept apart from measurements of legacy engines.
@@ -101,7 +101,7 @@ class EngineId {
   // Returns the engine without the operations that are fused after the convolution.
   EngineId Unfused() const;
 
-  // Engines are ordered as their texts.
+  // Engines are compared by their texts.
   friend bool operator==(const EngineId& a, const EngineId& b);
   friend std::strong_ordering operator<=>(const EngineId& a, const EngineId& b);
   friend std::ostream& operator<<(std::ostream& out, const EngineId& engine) {

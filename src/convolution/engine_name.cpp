@@ -8,7 +8,7 @@
 namespace ucudnn {
 namespace {
 
-// The lists are in the order of cuDNN's enumerators, whose values are the algorithms' numbers.
+// The index of a name is the algorithm's number, which is the value of cuDNN's enumerator.
 constexpr const char* kForwardAlgorithms[] = {
     "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING",
     "WINOGRAD",      "WINOGRAD_NONFUSED"};

@@ -11,9 +11,8 @@
 namespace ucudnn {
 
 // For a legacy algorithm, returns its name and its text: "IMPLICIT_PRECOMP_GEMM (legacy:1)". The
-// name is from cudnn.h and for this operation, without the prefix of the enumeration
-// (cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t, ...BwdFilterAlgo_t). For other engines, returns the
-// text alone.
+// name is the operation's enumerator in cudnn.h (cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t,
+// ...BwdFilterAlgo_t) without its prefix. For all other engines, returns the text alone.
 std::string EngineName(Operation operation, const EngineId& engine);
 
 // Returns the numeric class of the legacy algorithm with this number, as its name implies.

@@ -33,7 +33,7 @@ int64_t CountIn(const Positions& positions, const Interval& interval) {
          std::lower_bound(positions.begin(), positions.end(), interval.begin);
 }
 
-// The positions that this rank and the others read along one axis.
+// What this rank and the other ranks read along one axis.
 struct AxisReads {
   AxisNeed need;
   int64_t all = 0, own = 0;  // positions that this rank reads, and how many of them it owns

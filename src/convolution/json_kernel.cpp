@@ -28,8 +28,8 @@ struct CutLengths {
   }
 };
 
-// One run of a plan. FindTiles checks `border` and `pack_bytes`, because they follow from the
-// tiles.
+// One run of a plan. `border` and `pack_bytes` are written, but not read: they follow from the
+// tiles, and FindTiles checks them.
 struct PlanRun {
   Run& run;
   int images;  // of the problem's mini-batch
@@ -66,8 +66,8 @@ struct PlanRun {
   }
 };
 
-// Finds the grid of tiles from the runs that were read. Refuses runs that are not the tiles of a
-// grid.
+// Finds the grid whose tiles the runs of `division` list, and sets the tiles of `division`. Refuses
+// runs that are not exactly the tiles of a grid. `places` are the runs in the file.
 void FindTiles(const JsonPlace& list, const std::vector<JsonPlace>& places,
                const ConvolutionProblem& problem, Division& division) {
   const Result<TileGrid> grid = GridOfRuns(problem, division.configuration.runs);

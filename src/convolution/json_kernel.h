@@ -1,6 +1,6 @@
-// Kernels and their plans in JSON, in the form that reports and workspace plans share. A reader's
-// JsonPlace keeps the first fault. The functions keep no state; ReadPlan fills `division`, and each
-// Read fills the variables to which its struct refers.
+// Reads and writes kernels and their plans as JSON, in the form that reports and workspace plans
+// share. If a value is wrong, the JsonPlace that was read keeps the fault. ReadPlan fills
+// `division`, and each Read fills the variables to which its struct refers.
 #pragma once
 
 #include <optional>
@@ -16,17 +16,18 @@ namespace ucudnn {
 // Reads the convolution from an object's `op` and `problem`.
 ConvolutionProblem ReadProblem(const JsonPlace& kernel);
 
-// Reads the runs of a plan: equal micro-batches that add up to the problem's images, or kinds of
-// tiles of a grid that covers the problem. Returns the time of all runs in milliseconds, or none if
-// a run has no time.
+// Reads the runs of a plan into `division`. The runs are equal micro-batches that add up to the
+// problem's images, or kinds of tiles of a grid that covers the problem. Returns the time of all
+// runs in milliseconds, or none if a run has no time.
 std::optional<double> ReadPlan(const JsonPlace& list, const ConvolutionProblem& problem,
                                Division& division);
 
-// Returns the columns of ToColumns() that have a value (columns.h), with values that are JSON text.
+// Returns the columns of ToColumns() (columns.h) whose value is not empty, with values as JSON
+// text: numbers without quotes, other values with quotes.
 json::Fields ProblemMembers(const ConvolutionProblem& problem);
 
-// The member `problem` of a kernel: the columns of ToColumns() that have a value (columns.h), with
-// numbers as numbers. Read also reads the kernel's member `op`.
+// The member `problem` of a kernel, an object with the ProblemMembers. Read also reads the kernel's
+// member `op`.
 struct ProblemColumns {
   ConvolutionProblem& problem;
   const JsonPlace& kernel;
@@ -34,8 +35,8 @@ struct ProblemColumns {
   std::string Write(int depth) const;
   void Read(const JsonPlace&) const { problem = ReadProblem(kernel); }
 };
-// The member `problem` of a kernel that may have no valid problem, because the output of a refused
-// call may be empty. Read then leaves `problem` unset.
+// The member `problem` of a kernel whose problem may be invalid. For example, a call may have been
+// refused because its output is empty. Read leaves `problem` unset if it is invalid.
 struct PossibleProblem {
   std::optional<ConvolutionProblem>& problem;
   const JsonPlace& kernel;
@@ -44,13 +45,15 @@ struct PossibleProblem {
   void Read(const JsonPlace&) const;
 };
 
-// The order of a run's members: as in reports, or as in `ucudnn workspace` and `ucudnn bench`.
+// The order in which a run's members are written: as in reports, or as in the output of `ucudnn
+// workspace` and `ucudnn bench`.
 enum class RunOrder { kReport, kCommand };
 
-// The runs of a plan, each with its engine, micro_batch, count, workspace_bytes and piece_ms, which
-// is null if the time is unknown (negative). A run of tiles also has `tile`, has `border` unless
-// its tiles lie inside, and has `pack_bytes` and `pack_ms` if they are packed. Read sets `total_ms`
-// to the time of all runs, or to none if a run has no time.
+// The runs of a plan. Each run has its `engine`, `micro_batch`, `count`, `workspace_bytes` and
+// `piece_ms`, which is null if the time is negative (unknown). A run of tiles also has `tile`. It
+// has `border` only if all its tiles touch the same border of the whole tensor (BorderOf). It has
+// `pack_bytes` and `pack_ms` only if its tiles are packed. Read sets `total_ms` to the time of all
+// runs, or to none if the time of a run is unknown.
 struct PlanRuns {
   Division& division;
   const ConvolutionProblem& problem;

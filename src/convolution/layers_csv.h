@@ -1,5 +1,5 @@
 // Reads layer files: one convolution per row, with the layer columns of columns.h. Errors name the
-// file and what was expected, and the line and the column if there is one. Pure functions except
+// file, what was expected and, where one row is wrong, its line. Pure functions except
 // ReadLayersCsv.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace ucudnn {
 
 // Returns the layers in file order, each once per operation (in the order of `operations`). Fails
-// if the file has no layer. Errors name the file `file`.
+// if the file has no layer. `file` is the file's name in errors.
 Result<std::vector<Layer>> ParseLayersCsv(std::string_view text, const std::string& file,
                                           const std::vector<Operation>& operations);
 

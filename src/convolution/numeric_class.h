@@ -8,7 +8,8 @@
 namespace ucudnn {
 
 // FFT and Winograd round differently from a direct sum, so a caller who asked for a direct engine
-// never gets one of them. The classes are in ascending order of their rounding errors.
+// never gets an FFT or Winograd engine. The classes are in ascending order of their rounding
+// errors.
 enum class NumericClass { kDirect, kFft, kWinograd };
 
 // Returns the class among `classes` that rounds the most; kDirect if there are none.

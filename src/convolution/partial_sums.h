@@ -1,7 +1,7 @@
-// Gradients of 16-bit filters in pieces. cuDNN's engines round each result to 16 bits, so adding
-// pieces in the output would round once per piece. Instead each piece writes a partial, its share
-// of the gradient, to the workspace, where partials are summed in fp32; after the last piece the
-// sum is scaled, blended and rounded into the output once. Pure functions.
+// How pieces compute the gradient of a 16-bit filter. cuDNN's engines round each result to 16 bits,
+// so adding pieces in the output would round once per piece. Instead each piece writes a partial,
+// its share of the gradient, to the workspace, and the partials are summed there in fp32. After the
+// last piece the sum is scaled, blended and rounded into the output once. Pure functions.
 //
 // Let u be the unit roundoff of the output's type (2^-11 fp16, 2^-8 bf16), p_i the partials of m
 // pieces as their engines accumulate them, d the output's old content, and s the largest rounding
@@ -9,9 +9,10 @@
 // beta d by at most
 //   |alpha| (u + (m + 3) 2^-24) sum_i |p_i| + 2^-22 |beta d| + u |r| + (m |alpha| + 1) s,
 // up to factors 1 + u (Higham: Accuracy and Stability of Numerical Algorithms, section 3.1). An
-// undivided engine that rounds once differs by at most 2^-22 (|alpha p| + |beta d|) + u |r| + s. So
-// if partials do not cancel, the error with m partials is at most twice the error of an undivided
-// engine. A partial that is infinite in 16 bits makes the result infinite or NaN.
+// undivided engine accumulates one sum p and rounds once. Its result r differs from alpha p + beta
+// d by at most 2^-22 (|alpha p| + |beta d|) + u |r| + s. So if partials do not cancel, the error
+// with m partials is at most twice the error of an undivided engine. A partial that is infinite in
+// 16 bits makes the result infinite or NaN.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +22,14 @@
 
 namespace ucudnn {
 
-// The engine under whose name the extra cost of one partial is measured: adding the partial to the
-// sum and rounding the sum into the output. Plans round only once, so for several partials the
-// measured cost is an upper bound.
+// The engine under whose name the extra time of one partial is measured: the time of adding the
+// partial to the sum and of rounding the sum into the output. The partials of a plan are rounded
+// only once, so for several partials the measured time is an upper bound.
 inline constexpr EngineId::PartialSum kPartialSum;
-inline constexpr int kPartialSumBatch = 1;  // the micro-batch under which that measurement is filed
+inline constexpr int kPartialSumBatch = 1;  // the micro-batch of that measurement in the store
 
-// Sums, partials and the engine workspace that follows them begin at multiples of this offset;
-// their addresses are aligned to it only if the workspace itself is.
+// In the workspace, the sum, the partial and the engine's own workspace begin at multiples of this
+// offset. Their addresses are aligned to it only if the workspace's address is.
 inline constexpr size_t kPartialSumAlignment = 256;
 // Rounds `bytes` up to a multiple of kPartialSumAlignment, where the next object in the workspace
 // begins.
@@ -39,8 +40,8 @@ bool SumsPartials(const ConvolutionProblem& problem);
 inline bool IsPartial(const ConvolutionProblem& problem, int micro_batch) {
   return micro_batch < problem.n && SumsPartials(problem);
 }
-// Returns whether a piece computes partials: it has fewer images, or sums over a part of dy. A
-// piece that only computes fewer filters is not a partial.
+// Returns whether a piece computes a partial: SumsPartials(problem) holds, and the piece has fewer
+// images or sums over a part of dy. A piece that only computes fewer filters computes no partial.
 bool IsPartial(const ConvolutionProblem& problem, const MicroConfiguration& micro);
 
 // Returns the bytes of the fp32 sum in the workspace, a multiple of kPartialSumAlignment.
@@ -53,8 +54,8 @@ size_t PartialSumBytes(const ConvolutionProblem& problem);
 // time.
 MicroConfiguration AsPartial(const ConvolutionProblem& problem, MicroConfiguration measured,
                              double sum_ms);
-// Returns the bytes that the engine itself uses of the piece's workspace; 0 if the sum and the
-// partial take the whole workspace.
+// Returns the bytes of the piece's workspace that the engine itself uses: those beyond the sum and
+// the partial, if the piece computes a partial, and otherwise all.
 size_t EngineBytes(const ConvolutionProblem& problem, const MicroConfiguration& micro);
 
 }  // namespace ucudnn

@@ -1,7 +1,7 @@
 // The geometry of divided convolutions: half-open intervals, boxes of tensors, and what sliding
-// windows read. Positions and lengths are in elements of one axis. Plain values and pure functions
-// that allocate nothing; thread-compatible. Element o of an output axis reads the input elements o
-// * stride - pad + j * dilation, 0 <= j < taps, as far as they exist.
+// windows read. Positions and lengths are in elements of one axis. Element o of an output axis
+// reads the input elements o * stride - pad + j * dilation, 0 <= j < taps, as far as they exist.
+// Plain values and pure functions that allocate nothing; thread-compatible.
 #pragma once
 
 #include <array>
@@ -30,9 +30,9 @@ Interval Intersection(const Interval& a, const Interval& b);
 // Returns the number of elements that are in both intervals.
 int64_t Overlap(const Interval& a, const Interval& b);
 
-// Returns part `index` of `extent` elements in `parts`; if lengths differ, the first parts are
-// longer by one element. If there are more parts than elements, the last parts are empty. A
-// negative extent counts as 0. REQUIRES: 0 <= index < parts.
+// Divides `extent` elements into `parts` parts, and returns part `index`. If lengths differ, the
+// first parts are longer by one element. If there are more parts than elements, the last parts are
+// empty. A negative extent counts as 0. REQUIRES: 0 <= index < parts.
 Interval Part(int64_t extent, int parts, int index);
 
 constexpr int kTensorAxes = 5;
@@ -59,9 +59,10 @@ struct SlidingWindow {
 // Returns the window of a convolution along axis 0 (d), 1 (h) or 2 (w).
 SlidingWindow WindowOf(const ConvolutionProblem& problem, size_t spatial_axis);
 
-// An image has `image` elements. Returns the smallest interval with all its elements that lie under
-// the windows `outputs`. A window covers all elements from its first to its last tap. Empty if
-// `outputs` is empty or all of its windows lie in the padding. REQUIRES: outputs.begin >= 0.
+// The image has `image` elements. Returns the smallest interval that contains all elements of the
+// image under the windows `outputs`. A window covers all elements from its first to its last tap.
+// Empty if `outputs` is empty or all of its windows lie in the padding. REQUIRES: outputs.begin >=
+// 0.
 Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int64_t image);
 
 // Returns the windows, among 0 to `windows` - 1, that lie over at least one element of `elements`.
@@ -70,8 +71,9 @@ Interval UnderWindows(const SlidingWindow& window, const Interval& outputs, int6
 // between two windows (stride > Extent()).
 Interval WindowsOver(const SlidingWindow& window, const Interval& elements, int64_t windows);
 
-// Returns the channels on the other side of a grouped convolution (input or output) that belong to
-// the same groups as `channels` of this side. REQUIRES: both counts > 0.
+// `channels` are input or output channels of a grouped convolution, with `per_group` channels in
+// each group. Returns the channels of the other tensor in the same groups; it has
+// `others_per_group` in each group. REQUIRES: per_group and others_per_group > 0.
 Interval ChannelsOfGroups(const Interval& channels, int64_t per_group, int64_t others_per_group);
 
 }  // namespace ucudnn

@@ -74,10 +74,10 @@ AxisBox OwnBox(const AxisPart& part) {
   return {part.result(), part.elements(), part.windows(), part.elements(), part.windows()};
 }
 
-// Returns the boxes of one run of results. The pooling of a box has the image's pad on both sides.
-// `elements` begin where the image begins, or so early that no window of `read_windows` reaches the
-// pad before them. They end where the image ends, or so late that no window of `read_windows`
-// reaches the pad behind them.
+// Returns the intervals of one axis for one run of results. The pooling of a box has the image's
+// pad on both sides. `elements` begin where the image begins, or so early that no window of
+// `read_windows` covers the pad before them. `elements` end where the image ends, or so late that
+// no window of `read_windows` covers the pad behind them.
 AxisBox BoxOfRun(const AxisPart& part, const Interval& result) {
   const SlidingWindow& window = part.cut.window;
   AxisBox box;

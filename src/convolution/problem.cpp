@@ -29,7 +29,8 @@ uint64_t ConvolutionProblem::Hash() const {
   constexpr size_t kWords = sizeof(ConvolutionProblem) / sizeof(uint64_t);
   std::array<uint64_t, kWords> words;
   std::memcpy(words.data(), this, sizeof(*this));
-  // Two independent multiply-rotate chains, because a problem is hashed at every call.
+  // Every call hashes a problem. So the words are mixed in two independent chains of operations,
+  // which the CPU computes in parallel.
   uint64_t a = 0x9e3779b97f4a7c15u;
   uint64_t b = 0xc2b2ae3d27d4eb4fu;
   for (size_t i = 0; i + 1 < kWords; i += 2) {
@@ -50,7 +51,7 @@ Spatial OutputExtents(const ConvolutionProblem& problem) {
     // division is slow.
     const int64_t range = padded - effective;
     const int stride = problem.stride[axis];
-    // An extent outside of int is clamped to its nearest value, which callers refuse as too large
+    // An extent that is outside of int becomes the nearest int, which callers refuse as too large
     // or empty.
     y[axis] = static_cast<int>(std::clamp<int64_t>(1 + (stride == 1 ? range : range / stride),
                                                    std::numeric_limits<int>::min(),

@@ -61,7 +61,7 @@ inline int64_t PaddedExtent(const ConvolutionProblem& problem, size_t axis) {
   return int64_t{problem.x[axis]} + 2 * int64_t{problem.pad[axis]} + problem.extra_pad[axis];
 }
 
-// Strides of a packed tensor with `channels` channels and `extents` in `layout`.
+// Returns the strides of a packed tensor with `channels` channels and `extents` in `layout`.
 Strides PackedStrides(Layout layout, int64_t channels, const Spatial& extents);
 
 // Fills x_strides and y_strides for packed tensors in problem.layout.
@@ -73,8 +73,8 @@ size_t ElementBytes(DataType type);
 // tensors. A batch boundary is legal only at multiples of this number.
 int LegalStep(const ConvolutionProblem& problem);
 
-// Returns the kernel without its mini-batch (n = 0); measurements at all micro-batches are filed
-// under it.
+// Returns the kernel without its mini-batch (n = 0). The store keeps measurements at all
+// micro-batches under this key.
 ConvolutionProblem KernelFamily(ConvolutionProblem problem);
 
 // Formats a problem for messages: "forward 256x64x27x27 -> 192, 5x5 pad 2x2 fp32 nchw".

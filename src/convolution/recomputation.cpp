@@ -56,9 +56,9 @@ AxisRegion WindowsFrom(const SlidingWindow& window, const Interval& result) {
 // Returns the region that computes the elements `result` from the windows over them. A
 // backward_data call with m elements and a pad of p' on both sides has floor((m + 2 p' - extent) /
 // stride) + 1 windows. Window 0 of that call is window `first` of the part if p' = pad +
-// result.begin - first * stride. `first` is chosen so small that the call's last window reaches the
-// last window over `result`. p' is not negative, because the first element of a run that a halo
-// touches lies under a window or behind one.
+// result.begin - first * stride. `first` is so small that the call also has the last window over
+// `result`. p' is not negative, because the first element of a run that a halo touches lies under a
+// window or behind one.
 AxisRegion ElementsFrom(const SlidingWindow& window, const Interval& result) {
   const int64_t behind = window.pad + result.begin;
   const Interval over = {CeilDivide(behind - window.Extent() + 1, window.stride),

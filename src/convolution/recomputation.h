@@ -1,8 +1,8 @@
 // Recomputation for forward and backward_data of a cut convolution. A rank computes the rows at the
-// cuts again, from its own and the received rows together. It does not add a contribution of the
-// received rows to its first result. Two cases need this: the rounding of the type would show that
-// a sum was made in two steps, or the call applies another operation (an activation) to the sum.
-// Pure geometry, as in stripes.h; axes are d, h, w.
+// cuts again, from its own and the received rows together, instead of adding a contribution of the
+// received rows to its first result. Two cases need this: rounding to the tensors' type would show
+// that the sum was made in two steps, or the call applies another operation (an activation) to the
+// sum. Pure geometry, as in stripes.h; axes are d, h, w.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct AssembledCopy {
   int message = kOwn;  // index in Received(); kOwn: this rank's own tensor
   int block = 0;       // index of a block of the message
   SpatialBox from;     // box of the block or of this rank's own tensor
-  std::array<int64_t, kMaxSpatial> to = {0, 0, 0};  // place of the first element
+  std::array<int64_t, kMaxSpatial> to = {0, 0, 0};  // where its first element goes
 };
 
 // A box of the result and the convolution that computes it from an assembled tensor, with the

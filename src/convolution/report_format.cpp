@@ -43,7 +43,7 @@ struct LaneNumbers {
   }
 };
 
-// The fastest engine that takes the whole mini-batch in one piece.
+// The fastest engine that computes the whole mini-batch in one piece.
 struct UndividedEngine {
   MicroConfiguration& micro;
   const char* time_name = "total_ms";
@@ -119,7 +119,7 @@ struct Intervals {
   }
 };
 
-// The axes that are cut, as a JSON object with one member for each.
+// The axes that are cut, as a JSON object with one member for each axis.
 struct SplitAxes {
   std::vector<SplitAxis>& axes;
   const SpatialGrid& grid;

@@ -1,7 +1,7 @@
 // Reports as values, and the members of their JSON (db/FORMAT.md). A running process writes the
 // report of the run (`ucudnn-report`); `ucudnn workspace --json` prints an offline plan
-// (`ucudnn-workspace-table`). `ucudnn report`, `--trace` and `doctor` read both. Other programs may
-// write such files, so readers check every value. Thread-compatible.
+// (`ucudnn-workspace-table`). `ucudnn report`, `ucudnn doctor` and the option `--trace` read both
+// formats. Other programs may write such files, so readers check every value. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,9 @@ struct KernelRecord {
   size_t workspace_bytes = 0;         // part of the caller's workspace that the kernel uses
   size_t owned_workspace_bytes = 0;   // part of ucudnn's own workspace that the kernel uses
   Configuration configuration;        // what runs; a single piece if undivided
-  // `undivided` is the fastest engine of the program's API that takes the whole mini-batch in one
-  // piece within the limit; `best_undivided` is the fastest such engine of any API. An engine is
-  // empty if none is known; an offline plan knows only `best_undivided`. A negative time is
+  // `undivided` is the fastest engine of the program's API that computes the whole mini-batch in
+  // one piece within the limit. `best_undivided` is the fastest such engine of any API. An engine
+  // is empty if none is known; an offline plan knows only `best_undivided`. A negative time is
   // unknown.
   MicroConfiguration undivided, best_undivided;
   std::string reason;
@@ -58,7 +58,7 @@ std::optional<double> KnownTime(const MicroConfiguration& micro);
 
 struct ReportedKernel : KernelRecord {
   std::vector<std::string> layers;  // names that the program gave to the kernel's layers
-  std::string name;                 // name of the layer, or of the layers joined; empty: none
+  std::string name;                 // names of the layers, joined; empty: none
   int64_t calls = 0;                // 0 in an offline plan
   int64_t undivided_calls = 0;  // the part of `calls` that ran undivided although the plan divides
   uint64_t lanes = 0;           // bit i is set if lane i ran the kernel; 0: unknown
@@ -75,9 +75,10 @@ struct ReportedKernel : KernelRecord {
 
   bool divided() const { return division.configuration.Pieces() > 1; }
   size_t all_workspace_bytes() const { return workspace_bytes + owned_workspace_bytes; }
-  // Return the time of `undivided` and of `best_undivided`, in milliseconds; none if it is unknown.
-  // If a run reports no such engine and `division` is one piece, that piece is the engine, and
-  // plan_ms is its time.
+  // Return the time of `undivided` or of `best_undivided`, in milliseconds; none if it is unknown.
+  // If that engine is empty, and `division` is one piece that could be that engine, the time is
+  // plan_ms. For UndividedMs the piece's engine must be of the program's API, and for
+  // BestUndividedMs `offline` must be false.
   std::optional<double> UndividedMs() const;
   std::optional<double> BestUndividedMs(bool offline) const;
 
@@ -97,9 +98,9 @@ struct ReportedFallback {
 // One workspace budget for all kernels of a device.
 struct ReportedBudget {
   std::optional<size_t> total_bytes;  // the user's budget; none: the user set none
-  // The bytes that were divided: `total_bytes`, or less if the device has less.
+  // The bytes that were divided among kernels: `total_bytes`, or less if the device has less.
   size_t planned_bytes = 0;
-  std::string division;  // such as "network" or "kernel"; empty: unknown
+  std::string division;  // "disjoint", "shared" or "concurrent"; empty: unknown
   bool divided = false;  // false: the network is not known yet
   size_t kernels = 0;    // number of kernels with a share
   // The bytes that ucudnn holds on the device, or that an offline plan reserves; none: unknown.
@@ -219,9 +220,10 @@ struct RunReport {
   std::optional<int64_t> measured;  // measurements that the run made
   std::optional<size_t> limit_bytes;
   ReportedBudget budget;  // of all kernels together
-  // The next four members are for offline plans. gap_ms says how much faster another division could
-  // be at most; it is 0 if this division is proven optimal. total_time_ms is the time of all
-  // kernels. undivided_limit_bytes is the limit of a kernel that is not divided.
+  // The next four members are for offline plans. `driver` is the driver's version. gap_ms is an
+  // upper bound on the time that another division could save; it is 0 if this division is proven
+  // optimal. total_time_ms is the time of all kernels. undivided_limit_bytes is the limit of a
+  // kernel that is not divided.
   int driver = 0;
   double gap_ms = 0;
   double total_time_ms = 0;

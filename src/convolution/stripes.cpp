@@ -34,7 +34,8 @@ HaloBlock BlockOf(const AxisRun& d, const AxisRun& h, const AxisRun& w) {
   return block;
 }
 
-// In the mode kConvolution the first tap is the filter's last element in memory.
+// Changes the order of taps to that of the filter in memory for the mode kConvolution, in which the
+// first tap is the filter's last element.
 void FlipTaps(int64_t taps, std::vector<AxisSource>& sources) {
   for (AxisSource& source : sources) {
     for (AxisRun& run : source.runs) {
@@ -43,14 +44,14 @@ void FlipTaps(int64_t taps, std::vector<AxisSource>& sources) {
   }
 }
 
-// A part of one axis, and the ranges that are sent to it.
+// A part of one axis that reads positions of another part, and the ranges that it reads.
 struct Destination {
   int part = 0;
   std::vector<Interval> ranges;
 };
 
-// Returns the parts along one axis to which `part` sends, in ascending order. `part` itself is one
-// of them. Each destination has the ranges that `part` sends to it.
+// Returns the parts along one axis that read positions of `part`, in ascending order, with the
+// ranges that each of them reads. `part` itself is one of them if it reads its own positions.
 std::vector<Destination> DestinationsOf(const AxisCut& cut, int part, Exchanged exchanged) {
   std::vector<Destination> destinations;
   for (int needing = 0; needing < cut.Parts(); ++needing) {

@@ -41,10 +41,10 @@ SpatialBox Intersection(const SpatialBox& a, const SpatialBox& b);
 //   backward_filter  of the box  of dw  of x
 //
 // Positions of the box are counted from its beginning, windows and elements of other tensors from
-// the beginning of this rank's part. Taps are counted in the order of the filter in memory, so that
-// a slice of the filter is the filter of the term in the caller's mode. Along an axis on which the
-// peer and this rank hold the same part, a term has the caller's pad. Along other axes its pad is
-// 0.
+// the beginning of this rank's part. Taps are counted in the order of the filter in memory. So the
+// filter of a term is a slice of that memory, which the term uses in the caller's mode. Along an
+// axis on which the peer and this rank hold the same part, a term has the caller's pad. Along other
+// axes its pad is 0.
 struct HaloBlock {
   SpatialBox box;  // of the peer's own tensor
   std::vector<HaloTerm> terms;
@@ -53,7 +53,7 @@ struct HaloBlock {
 };
 
 // The message that one peer sends to this rank, block after block. It has several blocks only if
-// the windows skip rows. The windows of a filter with both a dilation and a stride can do so.
+// the windows skip rows, which they can do only with both a dilation and a stride.
 struct HaloMessage {
   int peer = 0;  // the sender's number in the group
   std::vector<HaloBlock> blocks;
@@ -84,8 +84,9 @@ struct Stripes {
   std::array<AxisCut, kMaxSpatial> cuts;
 
   // Fails if the caller's local calls do not compute the whole convolution (CutAxis), if `extents`
-  // do not match the grid or `local`, or if a 2-D convolution is to be cut along d. Fails on all
-  // ranks or on none. REQUIRES: 0 <= cell < grid.GroupSize().
+  // do not match the grid or `local`, if a pad differs at the two ends of an axis, or if a 2-D
+  // convolution is to be cut along d. Fails on all ranks or on none. REQUIRES: 0 <= cell <
+  // grid.GroupSize().
   static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
                               const AxisExtents& extents);
 
@@ -95,7 +96,7 @@ struct Stripes {
   std::vector<HaloMessage> Received() const;
   std::vector<HaloSend> Sent() const;
 
-  // Returns the channels of an exchanged image, which is x or dy.
+  // Returns the number of channels of the exchanged tensor, which is x or dy.
   int ExchangedChannels() const;
   // Returns the bytes of one image of a message that has `elements_per_image` elements per image
   // and channel.

@@ -23,8 +23,8 @@ struct AxisTile {
   int32_t pad = 0, extra_pad = 0;
 };
 
-// Returns the part that computes `computed`. The part has the elements or windows that it reads,
-// and a share of the axis's padding.
+// Returns the part that computes the interval `computed` of the axis. The part has the elements or
+// windows that it reads, and a share of the axis's padding.
 AxisTile TileOf(const ConvolutionProblem& whole, size_t axis, const Interval& computed) {
   const SlidingWindow window = WindowOf(whole, axis);
   AxisTile tile;
@@ -38,8 +38,8 @@ AxisTile TileOf(const ConvolutionProblem& whole, size_t axis, const Interval& co
   const int64_t first = tile.windows.begin * window.stride - window.pad;
   const int64_t end = (tile.windows.end - 1) * window.stride - window.pad + window.Extent();
   tile.pad = static_cast<int32_t>(tile.elements.begin - first);
-  // Behind the last window there may be elements, fewer than a stride, over which no further window
-  // fits.
+  // Fewer than `stride` elements may follow the last window. Then the part has no padding behind
+  // its elements.
   const int64_t behind = std::max<int64_t>(0, end - tile.elements.end);
   tile.extra_pad = static_cast<int32_t>(behind) - tile.pad;
   return tile;
@@ -112,7 +112,8 @@ Status CheckOtherAxes(const ConvolutionProblem& whole, const TileGrid& grid) {
   return Status::Ok();
 }
 
-// Sets the strides of one tensor of a tile. Returns whether the tensor has to be packed.
+// Changes `strides` from those of the whole tensor to those of the tile's tensor. Returns whether
+// the tile's tensor has to be packed.
 bool SetViewStrides(const ConvolutionProblem& tile, int64_t channels, const Spatial& extents,
                     int64_t most_span, Strides& strides) {
   // A 2-D tensor has no separate stride along d.
@@ -179,8 +180,8 @@ class TileCutter {
     }
   }
 
-  // Adds the tile of these parts. REQUIRES: `tile` and `kind` are complete except for their spatial
-  // axes.
+  // Adds the tile that `parts` make up. REQUIRES: `tile` and `kind` are complete except for their
+  // spatial axes.
   void Add(Tiles& cut, Tile tile, TileKind kind,
            const std::array<const AxisTile*, kMaxSpatial>& parts) const {
     ConvolutionProblem& problem = kind.problem;
@@ -224,8 +225,8 @@ class TileCutter {
     }
   }
 
-  // Sets the alignment of all kinds. Offsets of packed copies are left out, because packed copies
-  // are aligned in the workspace.
+  // Sets the alignment of all kinds. The offsets of packed tensors do not count, because their
+  // copies are aligned in the workspace.
   Status Align(Tiles& cut) const {
     const auto element = static_cast<int64_t>(ElementBytes(whole_.type));
     int64_t alignment = whole_.alignment;

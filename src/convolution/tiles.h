@@ -27,10 +27,10 @@ namespace ucudnn {
 // a captured graph.
 constexpr int kMostTiles = 256;
 // The most elements of memory that a view may span, from its first to its last element. cuDNN's
-// engines count them in 32 bits, and cuDNN itself checks only the stride of n.
+// engines count these elements in 32 bits, but cuDNN itself checks only the stride of n.
 constexpr int64_t kMostViewSpan = (int64_t{1} << 31) - 1;
-// Alignment in bytes. With channels last, cuDNN has no engine without workspace for tensors that
-// are aligned to less.
+// Alignment in bytes. With channels last, cuDNN has no engine without workspace for tensors with a
+// smaller alignment.
 constexpr int32_t kChannelsLastAlignment = 16;
 
 // The properties that tiles share if they differ only in their places.
@@ -55,10 +55,11 @@ size_t PackedImageBytes(const TileKind& kind);  // 0: x is a view
 size_t PackedBytes(const TileKind& kind);       // 0: x and y are views
 
 // Returns the tile's problem as a part of slightly larger tensors, the slack twin. Each view has
-// the strides of a packed tensor that is one position longer along each cut axis. Along the axis
-// that is contiguous in memory it is longer by as many positions as keep the alignment. A plan of
-// the slack twin needs as much workspace as a plan of the tile itself, unlike a plan of packed
-// tensors. Engines are measured on the slack twin, however large the whole tensors are.
+// the strides of a packed tensor that is one position longer along each cut axis. If the axis that
+// is contiguous in memory is cut, the packed tensor is longer by as many positions as keep the
+// alignment. A plan of the slack twin needs as much workspace as a plan of the tile itself, unlike
+// a plan of packed tensors. Engines are measured on the slack twin, however large the whole tensors
+// are.
 ConvolutionProblem SlackTwin(const TileKind& kind);
 // Returns the slack twin in which the tensors that the tile packs are views, too. Packing is
 // measured and compared by copies from these views and back to them.
@@ -85,7 +86,7 @@ struct Tiles {
   std::vector<Tile> tiles;  // tiles of one kind follow each other, in ascending order of kinds
 
   int CountOf(size_t kind) const;
-  // Returns whether a tile adds to the result of another one.
+  // Returns whether a tile adds to the result of another tile.
   bool AddUp() const;
 };
 
@@ -98,9 +99,9 @@ struct Division {
     if (tiles != nullptr) configuration.grid = tiles->grid;
   }
 
-  // Without tiles, fails unless the configuration has as many images as `problem`. With tiles,
-  // fails unless each kind of tile has one run with the kind's lengths, images and number of tiles.
-  // The error names the images or the first run that differs.
+  // Without tiles, fails unless the configuration has as many images as `problem` and no grid. With
+  // tiles, fails unless each kind of tile has one run with the kind's lengths, images and number of
+  // tiles. The error names the images or the first run that differs.
   Status CheckCovers(const ConvolutionProblem& problem) const;
   // Returns whether any piece or tile adds to the result of another one.
   bool AddsUp(const ConvolutionProblem& problem) const;
@@ -110,10 +111,10 @@ struct Division {
 };
 
 // Cuts `whole` into the tiles of `grid`. If a tile's view of a tensor spans more than `most_span`
-// elements, a packed copy replaces the view. The error names the axis and what prevents the cut:
-//  - more parts than the axis has places to cut at, or more than kMostTiles tiles
-//  - padding as wide as the dilated filter
-//  - an axis that the operation sums over
+// elements, a packed copy replaces the view. The error says what prevents the cut:
+//  - an axis with fewer places to cut than `grid` needs, or more than kMostTiles tiles
+//  - padding as wide as the dilated filter, along an axis that is cut
+//  - cutting k if there are several groups, or in backward_data, which sums over k
 //  - groups or filters of a 16-bit gradient together with an axis over which tiles add up
 //  - with channels last, offsets that are aligned to less than kChannelsLastAlignment
 // REQUIRES: whole.n >= 1, and all parts >= 1.

@@ -14,18 +14,18 @@
 namespace ucudnn::planning {
 namespace {
 
-// While refining, expected times are raised by this share, because a smaller gain is not worth a
+// While refining, expected times are raised by this fraction, because a smaller gain is not worth a
 // measurement.
 constexpr double kDoubt = 0.005;
-// While exploring, an expected time is lowered by this share if the nearest measured size is an
-// octave or more away. If that size is nearer, the time is lowered by proportionally less (Gap).
-// The true curve may have a valley below the line between measured sizes.
+// While exploring, an expected time is lowered by this fraction if the nearest measured size
+// differs by a factor of 2 or more, and by proportionally less if it is nearer (Gap). The true
+// curve may have a valley below the line between measured sizes.
 constexpr double kHope = 0.05;
-// The expected times of unequal parts are raised by this share, because equal parts need fewer
+// The expected times of unequal parts are raised by this fraction, because equal parts need fewer
 // measurements.
 constexpr double kUnequal = 0.001;
 // LegalSizes divides a mini-batch into at most this many equal parts. If the mini-batch has more
-// steps than this, other sizes are offered only up to the size of the smallest equal part.
+// steps than this, LegalSizes offers other sizes only up to the size of the smallest equal part.
 constexpr int kEveryPart = 256;
 // A bound on interpolated workspaces; no real workspace is larger. Rows of a store may hold any
 // number, because other programs may have written them.
@@ -34,7 +34,7 @@ constexpr double kMostModelBytes = 0x1p62;
 using Sizes = std::set<int>;
 
 // Returns the sizes that a piece may have: multiples of the step and, for the last piece, multiples
-// plus the rest of n. Each size is mapped to whether pieces of about this size divide n as equally
+// plus the rest of n. The value of a size is true if pieces of about this size divide n as equally
 // as possible.
 std::map<int, bool> LegalSizes(int n, int step) {
   const int steps = n / step, rest = n % step;
@@ -52,7 +52,7 @@ std::map<int, bool> LegalSizes(int n, int step) {
   return sizes;
 }
 
-// Returns n, a quarter and a sixteenth of n: two points give a line, and the third one shows
+// Returns n, a quarter of n and a sixteenth of n. Two sizes give a line, and the third one shows
 // whether the curve is straight.
 Sizes FirstSizes(int n, int step) {
   Sizes sizes = {n};
@@ -65,7 +65,7 @@ struct Point {
   double workspace_bytes = 0;
 };
 
-// One engine: its measured sizes, and the time and workspace that it is expected to take at other
+// One engine: its measured sizes, and the time and workspace that it is expected to need at other
 // sizes.
 class Engine {
  public:
@@ -127,7 +127,7 @@ class Engine {
   std::map<int, Point> points_;
 };
 
-// The rows that are known after some rounds.
+// The measurements so far, and the values that are expected at other sizes.
 class Knowledge {
  public:
   Knowledge(std::span<const Candidate> measured, const Sizes& asked) {
@@ -137,7 +137,7 @@ class Knowledge {
       if (!std::isfinite(micro.time_ms) || micro.time_ms < 0) continue;
       rows_.push_back(candidate);
     }
-    // Where two rows take equal time, the first one wins. So the order of rows must not depend on
+    // If two rows have equal times, the first one wins. So the order of rows must not depend on
     // which process measured first.
     std::sort(rows_.begin(), rows_.end(), [](const Candidate& a, const Candidate& b) {
       const auto key = [](const Candidate& row) {
@@ -175,7 +175,8 @@ class Knowledge {
   }
 
  private:
-  // Returns the distance from `size` to the nearest measured size in octaves, but at most 1.
+  // Returns the binary logarithm of the factor between `size` and the nearest measured size, but at
+  // most 1.
   double Gap(int size) const {
     double gap = 1;
     const auto above = measured_.upper_bound(size);
@@ -189,9 +190,9 @@ class Knowledge {
   Sizes measured_;
 };
 
-// For the L2 cache and for half of it, finds the size of equal parts of n whose workspace with
-// `engine` fits there, and adds this size to `sizes`. Adds nothing if the workspace of the
-// undivided call fits there, too.
+// Finds the fewest equal parts of n whose workspace with `engine` fits the L2 cache, and the fewest
+// whose workspace fits half of the cache. Adds their sizes to `sizes`. Adds no size if the
+// workspace of the undivided call fits, too.
 void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
                     const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
   const int n = request.promise.n, step = request.promise.step;

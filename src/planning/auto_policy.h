@@ -4,10 +4,10 @@
 //
 // Time and workspace of every engine are interpolated between the measured sizes. In each round the
 // search finds the fastest division by measured and expected values, and asks for the sizes of this
-// division that were not measured yet; the search is over when there are none. First (refining),
-// expected times are raised a little, because a gain below 0.5 % is not worth a measurement. Then
-// (exploring), they are lowered a little where the gap between measured sizes is wide, because the
-// true curve may have a valley below the interpolating line.
+// division that were not measured yet. The search is over when there are none. The first rounds
+// (refining) raise expected times a little, because a gain below 0.5 % is not worth a measurement.
+// The later rounds (exploring) lower expected times a little where the gap between measured sizes
+// is wide, because the true curve may have a valley below the interpolating line.
 //
 // The search also asks for the sizes of equal parts whose workspace fits the L2 cache, or half of
 // it. The parts have the engine of the fastest division or of the fastest undivided call. Even
@@ -32,14 +32,13 @@ struct AutoRequest {
 
 // Returns the sizes to measure next, ascending; empty when the search is over. `asked` holds the
 // sizes that this search has asked for so far, in any order; rows of `measured` at other sizes are
-// ignored. A size in `asked` without a row could not be measured; an engine without a row at a
-// measured size does not run at that size.
+// ignored. If `measured` has no row at a size in `asked`, that size could not be measured. If it
+// has rows there, an engine without a row does not run at that size.
 std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const int> asked,
                            const AutoRequest& request);
 
-// Returns sizes whose measurements show, for any policy, whether a kernel can be brought under a
-// limit: n itself, parts of n, and the smallest size of the policy. The sizes are ascending and
-// few, even if the policy has many.
+// Returns a few sizes, ascending, that `policy` also measures. Their measurements show whether a
+// kernel can fit a limit. The sizes are n, parts of n and the smallest size of the policy.
 std::vector<int> FittingSizes(BatchSizePolicy policy, int n, int step);
 
 }  // namespace ucudnn::planning

@@ -1,5 +1,5 @@
-// Compositions finds, for every number of images, the fastest way to compose it of pieces. The
-// caller admits the pieces one after the other. Workspace Reuse and desirable sets are built on
+// Compositions finds, for every number of images, the fastest pieces that add up to it. The caller
+// admits the pieces one after the other. Workspace Reuse and desirable sets are built on
 // compositions. Thread-compatible.
 #pragma once
 
@@ -22,8 +22,8 @@ inline Cost Sum(const Cost& a, const Cost& b) { return {a.first + b.first, a.sec
 
 class Compositions {
  public:
-  // Composes up to `n` images. Every piece but the last must be a multiple of `step`. REQUIRES: n
-  // >= 1 and step >= 1.
+  // Composes up to `n` images. The size of every piece but the last must be a multiple of `step`.
+  // REQUIRES: n >= 1 and step >= 1.
   Compositions(int n, int step);
 
   // Admits `row` as a piece of its size; sizes may come in any order. The caller owns `row` and

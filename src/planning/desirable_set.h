@@ -14,7 +14,7 @@ namespace ucudnn::planning {
 // that fits the workspace. The result is in ascending order of workspace and descending order of
 // time (ms); no workspace and no time occurs twice. `measured` holds micro-configurations in any
 // order, of any sizes, and of any number of engines for a size. Every micro-batch but the last is a
-// multiple of `step`. Empty if `n` cannot be composed.
+// multiple of `step`. Empty if no micro-batches add up to `n`.
 //
 // The result is exact: no member is missing, so its last configuration takes as long as Workspace
 // Reuse's optimum within the limit. If several configurations have equal time and workspace, the

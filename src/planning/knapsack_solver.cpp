@@ -24,7 +24,7 @@ struct Item {
 };
 
 // The choices of each kernel that no other choice of the kernel beats, in ascending order of bytes
-// and descending order of ticks.
+// and descending order of ticks (1 / kTicksPerMs of a millisecond).
 struct Kernels {
   std::vector<Item> items;
   // The index of each kernel's first item, and at the end the number of items.
@@ -83,15 +83,15 @@ Result<Kernels> Undominated(std::span<const Choices> kernels, size_t budget_byte
   return all;
 }
 
-// A step from one corner of a kernel's lower convex hull to the next.
+// A step from one corner of the lower convex hull of a kernel's items to the next corner.
 struct Step {
   Rate rate;      // ticks saved per byte spent
   size_t kernel;  // kernel that the hull belongs to
   size_t item;    // the item at the end of the step
 };
 
-// Returns the steps of all kernels by descending rate. Rates descend along each hull, so a kernel's
-// steps stay in their order.
+// Returns the steps of all kernels by descending rate. Rates descend along each hull, so the steps
+// of one kernel stay in their order.
 std::vector<Step> HullSteps(const Kernels& kernels) {
   std::vector<Step> steps;
   std::vector<size_t> hull;
@@ -127,7 +127,7 @@ struct Relaxation {
   std::vector<size_t> pick;  // index of the item that each kernel has
   int64_t slack = 0;
   Rate price = {0, 1};         // 0 ticks if every kernel has its fastest item
-  std::vector<size_t> greedy;  // like `pick`, but with every later step that still fits
+  std::vector<size_t> greedy;  // like `pick`, with the later steps that still fit
 };
 
 Relaxation Relax(const Kernels& kernels, const std::vector<Step>& steps, int64_t slack) {
@@ -169,8 +169,8 @@ struct Core {
   std::vector<Change> changes;
 };
 
-// Bounds on what the kernels that are not searched yet can contribute: the most ticks that a
-// further byte saves, and the fewest ticks that giving up a byte costs.
+// Bounds on what the kernels that are not searched yet can contribute. `saves` is the most ticks
+// that one more byte saves. `costs` is the fewest ticks that giving up one byte costs.
 struct Prospects {
   Rate saves = {0, 1};
   Rate costs = {1, 0};  // infinite: no kernel can use fewer bytes
@@ -240,13 +240,13 @@ class Search {
   }
 
  private:
-  // Returns (ticks + price * bytes) * price.bytes, a whole number. In this unit it is the cost of a
-  // change whose bytes are valued at the price.
+  // Returns (ticks + price * bytes) * price.bytes, which is a whole number. It measures the cost of
+  // a change whose bytes are valued at the price.
   Wide CostOf(int64_t bytes, int64_t ticks) const {
     return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
   }
 
-  // Returns whether every selection with this change is slower than the best one.
+  // Returns whether every selection with this change is slower than the best selection so far.
   bool IsHopeless(const Change& change) const {
     return CostOf(change.bytes, change.ticks) > CostOf(relaxation_.slack, best_.ticks);
   }
@@ -291,8 +291,8 @@ class Search {
   }
 
   // Returns whether the kernels that are not searched yet can save `ticks` by using `bytes` more.
-  // If `ticks` is negative, they may lose up to -ticks; if `bytes` is negative, they must give up
-  // -bytes.
+  // If `ticks` is negative, these kernels may lose up to -ticks. If `bytes` is negative, they must
+  // give up -bytes.
   static bool MayReach(int64_t ticks, int64_t bytes, const Prospects& to_come) {
     if (bytes >= 0) return Wide{ticks} * to_come.saves.bytes <= Wide{bytes} * to_come.saves.ticks;
     return Wide{-ticks} * to_come.costs.bytes >= Wide{-bytes} * to_come.costs.ticks;

@@ -13,8 +13,7 @@ namespace ucudnn::planning {
 // the caller sets one math type for all pieces.
 struct MathGroup {
   MathType math;
-  // Their engines have no math type in their names, as if `math` were the own math type of the
-  // problem.
+  // The engines' names contain no math type, as if `math` were the problem's own math type.
   std::vector<Candidate> candidates;
 };
 

@@ -24,7 +24,7 @@ struct Platform {
 struct Measurement {
   MicroConfiguration micro;
   int samples = 0;  // number of timed runs, of which time_ms is the median
-  // The engine's output was compared once with the undivided engine's output on this platform.
+  // The engine's output matched the undivided engine's output once on this platform.
   bool verified = false;
 
   bool operator==(const Measurement&) const = default;
@@ -51,8 +51,9 @@ struct EnginePromise {
   size_t workspace_bytes = 0;  // at most the ceiling
   // The engine that keeps the promise in one piece; empty: only pieces keep it.
   EngineId undivided;
-  // True if `undivided` may run even where pieces could, because the plan was the first of a
-  // heuristics list.
+  // True if `undivided` may run even where pieces could: the plan is the first of a heuristics
+  // list, its promise exceeds its need, or the promised configuration has another engine than the
+  // plan.
   bool any_engine = false;
 
   bool operator==(const EnginePromise&) const = default;
@@ -85,8 +86,8 @@ class MeasurementStore {
                        const std::vector<Measurement>& measurements,
                        const std::vector<int>& complete_sizes) = 0;
 
-  // Notes that the output of each row's engine, at the row's micro-batch size, was compared with
-  // the undivided engine's output on `platform`. From now on, Read returns these rows as verified,
+  // Notes that the output of each row's engine, at the row's micro-batch size, matched the
+  // undivided engine's output on `platform`. From now on, Read returns these rows as verified,
   // whichever process made them.
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
@@ -99,7 +100,7 @@ class MeasurementStore {
   virtual Status KeepNote(const ConvolutionProblem& problem, const Platform& platform,
                           const std::string& about, const std::string& note);
 
-  // Returns the promise under the key of `asked`; none if none was kept.
+  // Returns the promise under the key of `asked`; none if no promise was kept.
   virtual Result<std::optional<EnginePromise>> FindPromise(const EnginePromise& asked) = 0;
 
   // Keeps `promise` and returns it. If a promise is already kept under its key, returns the kept

@@ -75,7 +75,7 @@ size_t Least(const Group& group, std::span<const NetworkKernel> kernels) {
   return bytes;
 }
 
-// Returns how many bytes the budget lacks to give every group its smallest workspace on each of its
+// Returns the bytes that the budget lacks if every group gets its smallest workspace on each of its
 // lanes.
 size_t Missing(const std::vector<Group>& groups, std::span<const NetworkKernel> kernels,
                size_t budget_bytes) {
@@ -100,8 +100,8 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
 }
 
 // Returns the sizes that a group may get, ascending: the smallest size, and every larger size that
-// fits the budget and makes one of the group's kernels faster. A choice's bytes are the sum over
-// the group's lanes, its time is the sum over the group's kernels.
+// fits the budget and makes one of the group's kernels faster. The bytes of a choice are the sum
+// over the group's lanes. Its time is the sum over the group's kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
   assert(!group.kernels.empty() && !group.lanes.empty());
   double time_ms = 0;
@@ -202,8 +202,8 @@ Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, siz
   UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_lanes,
                           Divide(kernels, groups, false, budget_bytes, solver));
   // A slot for one lane is never larger than the slots of the lane's kernels together. But lanes
-  // that are joined have one size, so they may need more: a lane may get more than its own kernels
-  // can use because another lane needs that size.
+  // that are joined have slots of one size, which one lane may need and another cannot use. So the
+  // slots of joined lanes may need more than slots for kernels.
   if (std::all_of(groups.begin(), groups.end(),
                   [](const Group& group) { return group.lanes.size() == 1; }) ||
       Missing(OneEach(kernels), kernels, budget_bytes) > 0) {

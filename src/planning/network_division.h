@@ -49,18 +49,18 @@ struct DividedNetwork {
   double gap_ms = 0;         // no allowed division is faster by more than this
 };
 
-// If the budget is less than the least that the kernels need on all their lanes, returns the
-// missing bytes and the kernels that need workspace, the largest need first. Returns none if the
-// budget suffices.
+// Returns none if the budget suffices for the smallest workspaces that the kernels need on all
+// their lanes. Otherwise returns the missing bytes, and the kernels that need workspace, the
+// largest need first.
 std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division);
 
 // Returns the division whose slots fit the budget and whose iteration takes the least time. With
 // kDisjoint, each kernel has a slot on each lane on which it runs. With kShared and kConcurrent,
 // each lane has one slot, large enough for each kernel of the lane, and lanes that have a kernel in
-// common have slots of one size. If the slots of kDisjoint are faster, these are used instead.
-// Besides the solver, this takes time proportional to the number of all choices. Fails if a kernel
-// has no choice or no lane, if there is a shortage, or if the solver fails.
+// common have slots of one size. If the slots of kDisjoint would be faster, the result has them
+// instead. The work besides the solver's is proportional to the number of all choices. Fails if a
+// kernel has no choice or no lane, if there is a shortage, or if the solver fails.
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver);
 

@@ -1,6 +1,6 @@
-// Promises that need nothing of the caller's workspace. ucudnn provides the workspace that the plan
-// needs; if ucudnn has none, an engine that needs no workspace runs instead. Pure functions over
-// measurements (docs/design.md, invariants 2 and 7).
+// Promises that use none of the caller's workspace. ucudnn provides the workspace that the plan
+// needs. If ucudnn has none at a call, an engine that needs no workspace runs instead. Pure
+// functions over measurements (docs/design.md, invariants 2 and 7).
 #pragma once
 
 #include <optional>
@@ -13,10 +13,10 @@
 namespace ucudnn::planning {
 
 // Returns the configurations that Workspace Division may choose from, in ascending order of
-// workspace and descending order of time. The first needs no workspace. Each of the others is
+// workspace and descending order of time. The first one needs no workspace. Each later one is
 // undivided, or is a division (of the desirable set or of `tilings`) that is faster by kHysteresis
-// than every undivided engine that needs no more workspace. Empty if no engine of the caller's API
-// runs undivided without workspace.
+// than every undivided engine that needs no more workspace than the division. Empty if no engine of
+// the caller's API runs undivided without workspace.
 std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
@@ -28,19 +28,19 @@ std::optional<Promise> MakeOwnedPromise(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
 
-// Makes an owned promise for the plan `configuration`, whose pieces are among `measured`. Returns
-// none if the request does not allow it, or if no engine of the caller's API runs undivided without
-// workspace.
+// Returns the promise of the plan `configuration`, whose pieces are among `measured`. Returns none
+// if the request does not allow the plan, or if no engine of the caller's API runs undivided
+// without workspace.
 std::optional<Promise> MakeOwnedPromiseOf(const Configuration& configuration,
                                           std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
-// Returns `promise` reduced to its undivided engine, which uses no workspace of ucudnn.
+// Returns `promise` with its undivided engine as the plan, which uses no workspace of ucudnn.
 Promise UndividedAlone(Promise promise);
 
-// Returns `promise` reduced to its `alone`, for calls that only the reported algorithm serves.
-// ucudnn provides the workspace if `alone` needs more than the promised workspace. REQUIRES:
-// `alone` has runs.
+// Returns `promise` with the pieces `alone` as its only plan, for calls that only the reported
+// algorithm supports. ucudnn provides the workspace if `alone` needs more than the promised
+// workspace. REQUIRES: `alone` has runs.
 Promise Alone(Promise promise);
 
 }  // namespace ucudnn::planning

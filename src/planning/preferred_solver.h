@@ -18,15 +18,16 @@ class PreferredSolver : public DivisionSolver {
   static constexpr std::chrono::milliseconds kOffline{60000};
   static constexpr std::chrono::milliseconds kInsideCall{1000};
 
-  // `plugin` is the path of a plug-in that is called `name`. If it is empty, only the exact solver
-  // is used.
+  // `plugin` is the path of a plug-in that is called `name`. If `plugin` is empty, only the exact
+  // solver is used.
   PreferredSolver(const std::string& plugin, const char* name, std::chrono::milliseconds most_time);
 
   // Returns the name of the solver that made the latest selection. Before the first selection,
   // returns the name of the exact solver.
   const char* Name() const override;
   Result<Selection> Solve(std::span<const Choices> kernels, size_t budget_bytes) override;
-  // Returns why the exact solver replaces the plug-in; empty if it does not.
+  // Returns why the exact solver replaces the plug-in; empty if the plug-in is in use or none was
+  // named.
   const std::string& why() const { return why_; }
 
  private:

@@ -43,9 +43,9 @@ bool LargestIsLeast(const Configuration& configuration, const Candidates& allowe
 }
 
 // Returns the fastest division whose largest piece `may_be_largest` accepts and for which
-// LargestIsLeast holds; none if no such division takes less than `below_ms`. For each numeric class
-// and determinism of the largest piece, solves Workspace Reuse once, with the pieces that may be
-// combined with such a largest piece. If divisions are equally fast, the more exact one wins, then
+// LargestIsLeast holds; none if no such division takes less than `below_ms`. Solves Workspace Reuse
+// once for each numeric class and determinism of the largest piece, with the pieces that may be
+// combined with such a largest piece. Among equally fast divisions prefers the more exact one, then
 // the deterministic one.
 template <typename MayBeLargest>
 std::optional<Configuration> BestDivision(const Candidates& allowed, const PromiseRequest& request,
@@ -93,14 +93,15 @@ const Candidate* FastestNative(const Candidates& allowed, int n) {
 }
 
 // Returns whether an undivided engine of class `undivided` may replace a plan whose largest piece
-// is `largest`. The engine must be at least as exact as the plan, and the engine that is reported
-// must not be more exact than the plan.
+// is `largest`. The engine must be at least as exact as the plan. If the caller's API lacks the
+// largest piece's engine, the undivided engine is reported, so it must not be more exact than the
+// plan, either.
 bool Replaces(NumericClass undivided, const Candidate& largest) {
   return largest.native ? IsExactAs(undivided, largest.numeric) : undivided == largest.numeric;
 }
 
-// Tells whether a plan with a given largest piece can be promised, because an undivided engine of
-// the caller's API can replace it.
+// Says whether a plan with a given largest piece can be promised, because an undivided engine of
+// the caller's API can replace the plan.
 class Promisable {
  public:
   Promisable(const Candidates& allowed, int n) {
@@ -171,10 +172,10 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
 }
 
 // Returns the promise of `configuration`, whose largest piece is `largest_candidate`. The promised
-// workspace is the plan's own or, if no undivided engine fits that, the least workspace that an
-// undivided engine fits. If only a nondeterministic engine can replace a deterministic plan, the
-// plan is promised as nondeterministic. Returns none if no undivided engine within the limit is as
-// exact as the plan.
+// workspace is the plan's own or, if no undivided engine fits that, the least workspace of any
+// undivided engine. If only a nondeterministic engine can replace a deterministic plan, the plan is
+// promised as nondeterministic. Returns none if no undivided engine within the limit is as exact as
+// the plan.
 std::optional<Promise> PromiseOf(const Configuration& configuration,
                                  const Candidate& largest_candidate, const Candidates& allowed,
                                  const PromiseRequest& request) {

@@ -14,8 +14,8 @@
 
 namespace ucudnn::planning {
 
-// The undivided engines with which a plan is compared to state its gain. They are the fastest ones
-// within the limit. An engine is empty if none is known.
+// The fastest undivided engines within the limit. A plan's gain is stated in comparison with them.
+// An engine is empty if none is known.
 struct Baselines {
   MicroConfiguration own_api;  // fastest of the API that the program calls
   MicroConfiguration any_api;  // fastest of any API whose engines may serve the call
@@ -34,8 +34,8 @@ struct Candidate {
 };
 
 // The measurements of one grid of tiles, for each kind of tile. The engines are engines of the
-// kind's own problem. Time and workspace are for one tile, while all tiles run one after the other,
-// and include the summing of partials.
+// kind's own problem. Time and workspace are for one tile and include the summing of partials. The
+// times assume that all tiles run one after the other.
 struct Tiling {
   struct Kind {
     int count = 0;                      // number of tiles
@@ -56,36 +56,38 @@ struct Tiling {
 // Alone).
 struct Promise {
   // The engine and determinism that the caller is told, with n images and the plan's time. The
-  // plan's largest piece has this engine. If the caller's API lacks that engine, `undivided` has
-  // the engine that is told.
+  // engine is that of the plan's largest piece or, if the caller's API lacks that engine, that of
+  // `undivided`.
   MicroConfiguration reported;
   size_t workspace_bytes = 0;  // what the caller is told; no call ever uses more
   Configuration configuration;
   MicroConfiguration undivided;
   Baselines baselines;
-  // The engine with which the pieces are compared if `undivided` is empty: their own engine on the
-  // whole mini-batch, which does not fit the limit.
+  // The engine with which the pieces are compared if `undivided` is empty: the engine of `reported`
+  // on the whole mini-batch, which does not fit the limit.
   MicroConfiguration reference;
   size_t limit_bytes = 0;  // the ceiling under which the promise was made
-  // Pieces of the reported algorithm only, for calls that no other engine serves. They fit
-  // `workspace_bytes`, too. Has no runs if such calls cannot occur.
+  // Pieces of the reported algorithm only, for calls that no other engine supports. They fit
+  // `workspace_bytes` or, under a budget, workspace that is set aside (AssuredBytes). Has no runs
+  // if such calls cannot occur.
   Configuration alone;
   // True if the plan was made before everything was measured. A better plan may replace it later,
-  // inside the promise.
+  // within the same promise.
   bool provisional = false;
   // True if the pieces were run and compared in this process. Then a capture may contain them. If
   // `undivided` is also empty, the pieces keep the promise alone.
   bool ran_here = false;
-  // True if the plan is from a workspace plan. No other plan replaces it then.
+  // True if the plan comes from a workspace plan. Then no other plan replaces it.
   bool of_workspace_plan = false;
   // Workspace that ucudnn provides for the plan. If it is not 0, `workspace_bytes` is 0 and
-  // `undivided` needs none. If `undivided` is empty, this amount must be assured (AssuredBytes).
+  // `undivided` needs none. If `undivided` is empty, this workspace must be set aside
+  // (AssuredBytes).
   size_t owned_bytes = 0;
   std::string no_tiles;  // if a limit excludes faster engines: why no tiles fit, either
 };
 
-// Returns the bytes of ucudnn's workspace that must be set aside to keep the promise, because
-// nothing can replace the pieces that use these bytes: the pieces of the plan or of `alone`.
+// Returns the bytes of ucudnn's workspace that must be set aside to keep the promise. These are the
+// bytes of pieces that nothing can replace: the pieces of the plan or of `alone`.
 size_t AssuredBytes(const Promise& promise);
 
 struct PromiseRequest {
@@ -112,14 +114,14 @@ std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measu
                                                 const PromiseRequest& request);
 
 // A running process divides a kernel only if the division was measured to be faster by at least
-// this share than the fastest undivided engine that fits. The same holds for running an engine that
-// the caller's API lacks.
+// this fraction than the fastest undivided engine that fits. An engine that the caller's API lacks
+// must gain as much.
 constexpr double kHysteresis = 0.03;
 
 // Makes the fastest promise. Returns none if no engine of the caller's API runs undivided within
-// the limit; then the real need must be promised. A larger limit never makes the promise slower,
-// except by kHysteresis: the time under the larger limit, times (1 - kHysteresis), is at most the
-// time under the smaller limit.
+// the limit; then the real need must be promised. A larger limit makes the promise slower by at
+// most kHysteresis: the time under the larger limit, times (1 - kHysteresis), is at most the time
+// under the smaller limit.
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
 
@@ -140,10 +142,10 @@ std::optional<Promise> MakePromiseOf(const Configuration& configuration,
 // coarser than `coarsest`.
 std::optional<Configuration> FastestTiles(std::span<const Tiling> tilings,
                                           const PromiseRequest& request, NumericClass coarsest);
-// Returns `promise` or, if tiles are faster by kHysteresis, the promise of these tiles. `promise`
-// is none if neither an undivided engine nor a division of the mini-batch fits; then the tiles need
-// not be faster. A promise of tiles reports an undivided engine of the caller's API among
-// `measured`, which serves the calls that tiles cannot serve.
+// Returns `promise` or, if tiles are faster by kHysteresis, the promise of these tiles. If
+// `promise` is none, neither an undivided engine nor a division of the mini-batch fits, and the
+// tiles need not be faster. A promise of tiles reports an undivided engine of the caller's API
+// among `measured`, which serves the calls that tiles cannot serve.
 std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const Tiling> tilings,
                                  std::span<const Candidate> measured,
                                  const PromiseRequest& request);
@@ -152,23 +154,23 @@ std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const
 bool Allows(std::span<const Candidate> measured, const PromiseRequest& request,
             const Configuration& configuration);
 
-// Returns the fastest division that the request allows, into one or several pieces. Its largest
-// piece is the least exact and the least deterministic of its pieces. Does not apply kHysteresis,
-// and does not require an engine that could replace the division.
+// Returns the fastest division that the request allows, into one or several pieces. No piece is
+// less exact or less deterministic than the largest piece. Does not apply kHysteresis, and does not
+// require an engine that could replace the division.
 std::optional<Configuration> FastestDivision(std::span<const Candidate> measured,
                                              const PromiseRequest& request);
 
-// Returns the fastest candidate of the caller's API that takes the whole mini-batch in one piece
-// and that the request allows.
+// Returns the fastest candidate of the caller's API that runs the whole mini-batch in one piece and
+// that the request allows.
 std::optional<MicroConfiguration> FastestUndivided(std::span<const Candidate> measured,
                                                    const PromiseRequest& request);
 
-// Returns the result of FastestUndivided, and the fastest undivided engine of any API that can be
-// promised.
+// Returns the fastest undivided engine of the caller's API (FastestUndivided), and the fastest one
+// of any API that can be promised.
 Baselines FindBaselines(std::span<const Candidate> measured, const PromiseRequest& request);
 
-// Returns a promise of the fastest division into pieces of `engine` alone. The promise has no
-// `undivided`. Returns none if no division fits.
+// Returns a promise of the fastest division into pieces of `engine` alone, without an `undivided`
+// engine. Returns none if no division fits.
 std::optional<Promise> PiecesOf(const EngineId& engine, std::span<const Candidate> measured,
                                 const PromiseRequest& request);
 

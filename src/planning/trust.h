@@ -1,5 +1,5 @@
-// The proofs that a plan computes the same as the undivided convolution, and the verdict on a plan.
-// Plain values.
+// The proofs that a plan computes the same as the undivided convolution, and the result of a
+// comparison. Plain values.
 #pragma once
 
 #include <string>
@@ -25,10 +25,10 @@ constexpr Proof WithoutComparing(Proof proof) {
 
 struct Trust {
   enum class Kind {
-    kTrusted,  // each of the plan's pieces was compared once with the undivided output
+    kTrusted,  // the output of each of the plan's pieces matched the undivided output once
     kUnknown,  // not compared, because that is not possible now; a later call may try again
     kWrong,    // compared and found wrong: the plan's pieces are never used again
-    kSlower,   // right, but the tiles do not gain kHysteresis over Compare::faster_than
+    kSlower,   // correct, but the tiles do not gain kHysteresis over Compare::faster_than
   };
   Kind kind = Kind::kTrusted;
   std::string message;  // why the plan is not trusted; empty for kTrusted

@@ -18,8 +18,8 @@ namespace ucudnn::planning {
 // empty.
 using DesirableConfigurations = std::vector<Configuration>;
 
-// A division of a budget among kernels that run one after the other, as on one stream, so
-// kConcurrent means kShared.
+// A division of a budget among kernels that run one after the other, as on one stream. For such
+// kernels, kConcurrent has the same meaning as kShared.
 struct DividedWorkspace {
   std::vector<size_t> chosen;  // for each kernel, an index into its desirable set
   size_t total_bytes = 0;      // ReservedBytes of the chosen configurations
@@ -34,16 +34,17 @@ size_t ReservedBytes(std::span<const size_t> workspace_bytes, WorkspaceDivision 
 // Says by how much a budget falls short of the kernels' smallest workspaces.
 struct Shortage {
   size_t missing_bytes = 0;
-  std::vector<size_t> kernels;  // kernels that need workspace, the largest need first
+  std::vector<size_t> kernels;  // kernels that cause the shortage, the largest need first
 };
 
 // Returns none if the budget suffices.
 std::optional<Shortage> FindShortage(std::span<const DesirableConfigurations> kernels,
                                      size_t budget_bytes, WorkspaceDivision division);
 
-// Chooses one configuration for each kernel so that all fit the budget and the total time is least.
-// `layers` says how many layers run each kernel, one after the other in the same workspace; if it
-// is empty, each kernel has one layer. Fails if there is a shortage, or if the solver fails.
+// Chooses one configuration for each kernel so that together they fit the budget and the total time
+// is least. `layers` says how many layers run each kernel, one after the other in the same
+// workspace; if `layers` is empty, each kernel has one layer. Fails if there is a shortage, or if
+// the solver fails.
 Result<DividedWorkspace> DivideWorkspace(std::span<const DesirableConfigurations> kernels,
                                          size_t budget_bytes, WorkspaceDivision division,
                                          DivisionSolver& solver,

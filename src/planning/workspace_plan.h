@@ -30,12 +30,12 @@ struct WorkspacePlanKernel {
   Configuration configuration;  // for n images, or for the tiles of its grid
   // An index into WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
   int segment = -1;
-  // The number of lanes on which kernels of this kernel's segment run, as the kernel's entry in the
-  // file says.
+  // The number of lanes on which the kernels of this kernel's segment run, according to the
+  // kernel's entry in the file.
   size_t lanes = 1;
   // Indices into WorkspacePlan::kernels, ascending; the kernel's own index may be among them. The
-  // program promises an order for a call of this kernel: on the device it begins only after the
-  // latest calls of the listed kernels have ended, on whichever lanes.
+  // program promises that on the device a call of this kernel begins only after the latest calls of
+  // the listed kernels have ended, on whichever lanes.
   std::vector<int> order_after;
 
   // `has_total` says that the file has total_bytes; `kernels` is the number of its kernels.
@@ -66,9 +66,9 @@ struct WorkspacePlan {
   // Lists the members of the file, which `ucudnn workspace -o` writes.
   void Members(json::Object& member);
 
-  // Returns the index of the kernel that calls of this problem and API follow, whatever alignment
-  // the problem has; -1: none. Plans of the graph API follow the legacy kernel if there is none for
-  // their own API.
+  // Returns the index of the kernel that calls of this problem and API follow; -1: none. The
+  // problem's alignment does not matter. If no kernel of the graph API has this problem, its plans
+  // follow the legacy kernel.
   int Find(const ConvolutionProblem& problem, Api api) const;
   // Returns the mini-batch sizes, ascending, at which calls of this problem and API have a kernel
   // to follow.

@@ -63,8 +63,8 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
     fastest.Add(*piece.micro);
     if (piece.may_be_largest) largest_of_size.Add(*piece.micro);
   }
-  // In the loop, `admitted` has all pieces of at most `size` images: the ones that may follow a
-  // largest piece of that size.
+  // In the loop, `admitted` has all pieces of at most `size` images. These are the pieces that may
+  // follow a largest piece of `size` images.
   Compositions admitted(n, step);
   const MicroConfiguration* largest = nullptr;
   Cost best = {below_ms, 0};

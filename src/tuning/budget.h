@@ -16,7 +16,7 @@ namespace ucudnn::tuning {
 using Clock = std::chrono::steady_clock;
 
 // The purposes for which time is spent. Comparing a plan costs one run of the plan and one run of
-// the undivided engine; no plan runs before it was compared.
+// the undivided engine; a plan runs for the program only after it was compared.
 enum class Use { kMeasuring, kComparing };
 
 class Budget {
@@ -29,8 +29,8 @@ class Budget {
   // `bounds` is none for the offline commands, which measure without bounds.
   explicit Budget(const std::optional<Tuning>& bounds) : bounds_(bounds) {}
 
-  // Returns the time until which a kernel may be measured or compared if `spent` was spent on it so
-  // far. A time in the past means that no time is left.
+  // Returns the time until which a kernel may be measured or compared, if `spent` is the time that
+  // was spent on the kernel so far. A time in the past means that no time is left.
   Clock::time_point Deadline(Use use, Clock::duration spent) const {
     if (!bounds_) return Clock::time_point::max();
     const Seconds of_kernel = Seconds(bounds_->kernel_seconds) - spent;
@@ -41,8 +41,8 @@ class Budget {
     if (use == Use::kMeasuring) measuring_ += time.count();
   }
 
-  // Returns the end of a kernel's turn if its measuring begins now. The kernel has `multiply_adds`
-  // multiply-adds.
+  // Returns the end of the turn of a kernel whose measuring begins now. The kernel has
+  // `multiply_adds` multiply-adds.
   Clock::time_point EndOfTurn(double multiply_adds) {
     if (!bounds_) return Clock::time_point::max();
     double largest = largest_;
@@ -51,9 +51,9 @@ class Budget {
     return After(TurnOf(Left(Use::kMeasuring), multiply_adds / std::max(largest, multiply_adds)));
   }
   // Returns the length of a turn: an eighth of the time that is `left` for measuring, because a
-  // program asks about kernel after kernel and does not say how many will follow. A kernel gets
-  // half as much if it has less than a quarter of the arithmetic of the largest kernel so far,
-  // because its plan gains less.
+  // program asks about kernel after kernel and does not say how many will follow. A kernel with
+  // less than a quarter of the arithmetic of the largest kernel so far gets half as much, because
+  // its plan gains less.
   static Seconds TurnOf(Seconds left, double share_of_largest) {
     return left / (share_of_largest < 0.25 ? 16 : 8);
   }

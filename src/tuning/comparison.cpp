@@ -72,8 +72,8 @@ struct Encoding<Bfloat16> {
   static constexpr Bits kExponent = 0x7f80u;
 };
 
-// Returns whether all elements are equal bit by bit and all values are finite. This is the usual
-// case, which is tested at the speed of memory.
+// Returns whether all elements are equal bit by bit and all values are finite. They usually are, so
+// this test is made as fast as memory allows.
 template <typename Element>
 bool SameAndFinite(const Element* got, const Element* expected, int64_t count) {
   using Bits = typename Encoding<Element>::Bits;

@@ -17,7 +17,7 @@ namespace ucudnn::tuning {
 
 struct Differences {
   int64_t count = 0;   // elements beyond the tolerance
-  int64_t offset = 0;  // offset of the element that is farthest off, in elements
+  int64_t offset = 0;  // offset of the element with the largest difference, in elements
   double got = 0;
   double expected = 0;
   // The byte offset of the first written byte that lies between elements. None if there is no such
@@ -38,9 +38,9 @@ struct Comparison {
   std::optional<std::byte> untouched;
 };
 
-// Compares the elements of a tensor's memory from the element `begin` on. `got` holds elements of
-// the checked result, `expected` the same elements of the expected result. If comparison.untouched
-// is set, overwrites the elements of `got`.
+// Compares a chunk of a tensor's memory that begins at the element `begin`, and adds what it finds
+// to `differences`. `got` holds the chunk of the checked result, and `expected` the chunk of the
+// expected result. If comparison.untouched is set, overwrites the elements of `got`.
 void CompareChunk(const Comparison& comparison, int64_t begin, std::span<std::byte> got,
                   std::span<const std::byte> expected, Differences& differences);
 

@@ -55,7 +55,8 @@ bool TryLock(int file) {
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   if (fcntl(file, F_SETLK, &lock) == 0) return true;
-  // If the file system has no locks, nobody is excluded, and the lock counts as taken.
+  // If the file system does not support locks, the lock counts as taken, although it excludes no
+  // other process.
   return errno != EACCES && errno != EAGAIN && errno != EINTR;
 }
 

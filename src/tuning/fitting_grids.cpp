@@ -35,10 +35,10 @@ const TileKind& LargestOf(const Tiles& tiles) {
                            });
 }
 
-// Returns `grid` with `parts` parts along h or, in three dimensions, along d, h or both. It chooses
-// the grid whose largest tile has the fewest elements; if several grids are equal, the one with the
-// most parts along d. With `one_axis` it never cuts both. Returns none if the axes have too few
-// places to cut.
+// Returns `grid` with `parts` parts along h or, in three dimensions, along d, h or both. Chooses
+// the grid whose largest tile has the fewest elements, but counts the elements kSecondAxis times if
+// both axes are cut. Among equal grids, chooses the one with the most parts along d. With
+// `one_axis` never cuts both axes. Returns none if the axes have too few places to cut.
 std::optional<TileGrid> OuterGrid(const ConvolutionProblem& problem, TileGrid grid, int parts,
                                   bool one_axis) {
   std::optional<TileGrid> best;
@@ -161,18 +161,19 @@ Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
 
 namespace {
 
-// The law: the workspace of an engine is an affine function of the elements of a tile. A workspace
-// may differ from the law by this share of itself, plus kSmall bytes.
+// GridSearch relies on a law: the workspace of an engine is an affine function of the elements of a
+// tile. A workspace may differ from the law by this fraction of itself, plus kSmall bytes.
 constexpr double kLawError = 0.02;
-// The law needs the plans of two grids. With fewer grids than this it saves hardly any plans.
+// Estimating the law needs the plans of two grids. With fewer grids than this the law saves hardly
+// any plans.
 constexpr size_t kFewestForLaw = 4;
 
-// One engine on grids with ascending numbers of tiles. Making plans takes long, so the plans of a
-// grid are made at most once. The law is estimated from two other grids. If the law says that a
-// grid does not fit, the grid's plans are not made at all.
+// One engine on grids with ascending numbers of tiles. Making plans takes long. So a grid is
+// divided at most once, and not at all if the law says that it does not fit. The law is estimated
+// from the largest tiles of the first and the last grid.
 class GridSearch {
  public:
-  // `why` is set to the reason why the last refused grid was refused.
+  // `why` receives the reason why the last refused grid was refused.
   GridSearch(cudnn::Engines& engines, const ConvolutionProblem& problem, const EngineId& engine,
              const GridLimits& limits, std::span<const cudnn::FusedOperand> fused, std::string& why)
       : engines_(engines),
@@ -195,14 +196,14 @@ class GridSearch {
       if ((1 - kLawError) * estimate - kSmall > static_cast<double>(bytes)) continue;
       const std::optional<size_t> need = NeedOfGrid(i);
       if (!need) continue;
-      // If the estimates are wrong, the search may have skipped a grid, so it begins again without
-      // them.
+      // If the estimates are wrong, the search may have skipped a grid. So it begins again without
+      // estimates.
       if (!estimates_.empty() && !Confirms(i, *need)) return First(begin, bytes);
       if (*need <= bytes) return i;
     }
     return std::nullopt;
   }
-  // Returns the smallest workspace of a grid in bytes; 0 if the engine serves no grid.
+  // Returns the smallest workspace of a grid in bytes; 0 if the engine can run no grid.
   size_t Least() {
     size_t least = 0;
     const auto take = [&](size_t i) {
@@ -222,8 +223,8 @@ class GridSearch {
   Division Take(size_t i) { return std::move(**divisions_[i]); }
 
  private:
-  // Estimates the workspaces of all grids by an affine law, from the largest tiles of the first and
-  // the last grid.
+  // Estimates the workspaces of all grids by the law, from the largest tiles of the first and the
+  // last grid.
   void FindLaw() {
     if (grids_.size() < kFewestForLaw) return;
     struct Point {

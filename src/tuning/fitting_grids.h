@@ -1,4 +1,4 @@
-// Finds the grids of tiles that bring an engine under a workspace limit or into the L2 cache.
+// Finds the grids of tiles with which an engine's workspace fits a limit or the L2 cache.
 // planning::TileUse says for which purpose a kernel's tiles are measured. Thread-safe as far as
 // cuDNN is. Makes plans of the graph API, but runs nothing.
 #pragma once
@@ -18,11 +18,11 @@
 namespace ucudnn::tuning {
 
 // Returns the grids to consider, in ascending order of the number of tiles. They cut single images
-// into 2, 4, 8, ... parts: along h; in three dimensions along d, h or both, whichever gives the
-// smallest tiles; and along w when the places to cut run out. If no spatial axis can be cut, they
-// cut groups, then k. Grids of policy powerOfTwo cut only one axis, and do not divide the
-// mini-batch. Every process gets the same grids, so it finds the measurements of another process
-// without asking cuDNN.
+// into 2, 4, 8, ... parts: along h or, in three dimensions, along d, h or both, whichever gives the
+// smallest tiles. They cut w when the other spatial axes have no more places to cut. If no spatial
+// axis can be cut, they cut groups, then k. Grids of policy powerOfTwo cut only one axis, and do
+// not divide the mini-batch. Every process gets the same grids, so it finds the measurements of
+// another process without asking cuDNN.
 std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem,
                               BatchSizePolicy policy = BatchSizePolicy::kAuto);
 
@@ -53,16 +53,17 @@ struct GridLimits {
 
 struct FoundGrids {
   // At most four grids within the workspace, in ascending order of the number of tiles: the first
-  // grid of GridsOf that fits, the next one that fits, the first whose workspace is also at most
-  // the cache, and the first whose workspace is also at most half of the cache.
+  // grid of GridsOf that fits, the next one that fits, the first one whose workspace also fits the
+  // L2 cache, and the first one whose workspace also fits half of the cache.
   std::vector<Division> fitting;
-  // If no grid fits: the smallest workspace of any grid in bytes; 0: the engine serves no grid.
+  // If no grid fits: the smallest workspace of any grid in bytes; 0: the engine can run no grid.
   size_t least_bytes = 0;
-  std::string why;  // why the engine does not serve the last grid, if it serves none
+  std::string why;  // why the engine cannot run the last grid, if it can run none
 };
 // Finds the grids of GridsOf that fit `limits` with `engine`; fused operations read `fused`. The
-// workspaces of two grids give an affine estimate for all others. Plans are made only for grids
-// that fit by this estimate, or, once a plan contradicts it, for all grids.
+// workspaces of two grids give an affine estimate for all other grids. Plans are made only for
+// grids that fit by this estimate. If a plan contradicts the estimate, plans are made for all
+// grids.
 FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
                         const EngineId& engine, const GridLimits& limits,
                         std::span<const cudnn::FusedOperand> fused = {});

@@ -55,7 +55,8 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   MutexLock lock(mutex_);
   Choices& known = known_[key];
   for (const Template& choice : choices) known.engines[choice->convolution.engine] = choice;
-  // A list that was cut short is not kept, because another mini-batch has its own time budget.
+  // A list that was cut short is not kept, because a kernel with another mini-batch has its own
+  // time budget.
   if (!cut) known.heuristics = choices;
   return choices;
 }

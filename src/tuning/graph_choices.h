@@ -29,14 +29,14 @@ class GraphChoices {
   Template Named(int platform, const ConvolutionProblem& problem, const EngineId& engine,
                  cudnnHandle_t handle);
 
-  // Returns the heuristics' first choices. The heuristics are asked only once, unless `in_time` has
-  // returned false while the choices were built: then there are fewer choices, and the next call
-  // asks again.
+  // Returns the heuristics' first choices. They are built only once, unless `in_time` returns false
+  // while they are built. Then there are fewer choices, and the next call asks the heuristics
+  // again.
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
                                    cudnnHandle_t handle, const std::function<bool()>& in_time);
 
-  // Notes whether `problem` was measured without graph engines, so that these still have to be
-  // measured.
+  // SetPostponed notes whether `problem` was measured without graph engines, so that these still
+  // have to be measured.
   void SetPostponed(int platform, const ConvolutionProblem& problem, bool postponed);
   bool IsPostponed(int platform, const ConvolutionProblem& problem);
 

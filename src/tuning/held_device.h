@@ -13,9 +13,9 @@
 
 namespace ucudnn::tuning {
 
-// A device whose primary context is retained as long as this object exists. Releasing the last
-// reference destroys the context with all of ucudnn's objects in it; if other code also retains the
-// context, spare handles stay in it (spare_handles.h).
+// A device whose primary context is retained as long as this object exists. If no other code
+// retains the context, destroying this object also destroys the context with all of ucudnn's
+// objects in it. Otherwise spare handles stay in the context (spare_handles.h).
 class HeldDevice {
  public:
   // Opens the device with the driver's ordinal `ordinal`. If `like` is not null, a device of

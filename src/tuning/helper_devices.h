@@ -23,7 +23,7 @@ class HelperDevices {
   // driver. Warns once for each device that is left out. The returned pointers keep the devices
   // open.
   std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);
-  // Releases the devices; a later Beside opens them again. The caller does this when it knows of
+  // Releases the devices; a later Beside opens them again. To be called when the caller knows of
   // nothing that is left to measure.
   void Release();
 

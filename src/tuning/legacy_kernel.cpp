@@ -18,22 +18,22 @@ namespace {
 using planning::Candidate;
 
 // The most graph engines that are considered for a kernel. If this and other processes have
-// measured more, the fastest are taken.
+// measured more, the fastest ones are considered.
 constexpr size_t kMostGraphEngines = 3;
 // The most engines for the tiles of a kernel (EnginesOfTiles): all choices for the first problem
-// that has any, and one further choice for each other problem.
+// that has any, and one further choice for each later problem.
 constexpr size_t kMostTileEngines = 4;
 // The most algorithms over the limit that are considered for tiles: the fastest ones.
 constexpr size_t kMostAlgorithms = 3;
 // A graph engine is not measured at smaller sizes if on the whole mini-batch it is slower by this
 // factor than the engine that it could replace.
 constexpr double kHopeless = 1.25;
-// The share of the kernel's remaining time that a graph engine may take. The legacy algorithms are
-// measured after up to kMostGraphEngines = 3 of them, so at least 0.9^3 = 73 % of the time is left
-// for the legacy algorithms.
+// The fraction of the kernel's remaining time that measuring a graph engine may take. The legacy
+// algorithms are measured after up to kMostGraphEngines = 3 graph engines. So at least 0.9^3 = 73 %
+// of the time is left for the legacy algorithms.
 constexpr double kTimeShare = 0.1;
 
-// Removes engines that serve pieces but not all `images`. If such an engine were reported to a
+// Removes engines that can run pieces but not all `images`. If such an engine were reported to a
 // program, the program would ask the library for the engine's workspace for the whole mini-batch.
 void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
   std::map<EngineId, bool> serves;
@@ -89,12 +89,12 @@ LegacyRows LegacyKernels::Get(const KernelToMeasure& kernel,
     Question known = question;
     known.may_measure = false;
     // `whole_tried` says that the legacy algorithms were tried on the whole mini-batch. Graph
-    // engines are measured before the legacy algorithms, so if `whole_tried` is true, graph engines
-    // need not be measured again. Measurements that `ucudnn bench` or an earlier release made
-    // without graph engines are enough, too.
+    // engines are measured before the legacy algorithms. So if `whole_tried` is true, graph engines
+    // need not be measured again, even if `ucudnn bench` or an earlier release measured without
+    // them.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
-      // The first call that graph engines may serve then measures only the graph engines.
+      // Later, the first call that graph engines may serve measures only the graph engines.
       if (!whole_tried) choices_.SetPostponed(kernel.platform, kernel.problem, true);
     } else if (kernel.catch_up || !whole_tried ||
                choices_.IsPostponed(kernel.platform, kernel.problem)) {

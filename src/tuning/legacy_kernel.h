@@ -41,9 +41,9 @@ struct LegacyRows : MeasuredRows {
   std::vector<GraphRows> graph;
 };
 
-// Groups returns one group of candidates for each math type that the caller may set; all pieces of
-// a plan have engines of one group. OwnCandidates returns the candidates of the problem's own math
-// type.
+// Groups returns one group of candidates for each math type that the caller may set. All pieces of
+// a plan must have engines of the same group. OwnCandidates returns the candidates of the problem's
+// own math type.
 std::vector<planning::MathGroup> Groups(const ConvolutionProblem& problem,
                                         const LegacyRows& measured);
 std::vector<planning::Candidate> OwnCandidates(const ConvolutionProblem& problem,
@@ -56,9 +56,9 @@ class LegacyKernels {
   LegacyKernels(const cudnn::Functions& functions, const Options& options, MeasuredKernels& kernels)
       : functions_(functions), options_(options), kernels_(kernels), choices_(functions) {}
 
-  // Returns measurements at the policy's micro-batch sizes for `request`. They include the
-  // undivided kernel or, with must_fit, a configuration that fits. If neither is known, returns no
-  // rows and a status that says why.
+  // Returns measurements at the policy's micro-batch sizes for `request`. They include a row of the
+  // undivided kernel or, with must_fit, the rows of a configuration that fits. If neither is known,
+  // returns no rows and a status that says why.
   LegacyRows Get(const KernelToMeasure& kernel, const planning::PromiseRequest& request);
 
   // Returns grids of tiles within request.limit_bytes, with engines that may run in plain calls:
@@ -67,9 +67,9 @@ class LegacyKernels {
   planning::Tilings GetTilings(const KernelToMeasure& kernel,
                                const planning::PromiseRequest& request);
 
-  // Removes grids from `tilings`: grids that OrInTiles would choose for `request`, but that a
-  // timing in place (Compare::faster_than) finds slower. Keeps grids that cannot be timed under
-  // `proof`. Returns the rest.
+  // Removes grids from `tilings`: those that OrInTiles would choose for `request`, but that are
+  // slower than an undivided engine when both are timed on the whole tensors
+  // (Compare::faster_than). Keeps grids that cannot be timed under `proof`. Returns the rest.
   planning::Tilings WithoutSlower(const KernelToMeasure& kernel,
                                   const std::vector<planning::Candidate>& candidates,
                                   const planning::PromiseRequest& request,
@@ -84,8 +84,8 @@ class LegacyKernels {
   Result<NumericClass> CoarsestClass(const KernelToMeasure& kernel,
                                      const Configuration& configuration,
                                      const MicroConfiguration& undivided);
-  // Does what MeasuredKernels::Verify does, for a legacy kernel. The undivided engine is a legacy
-  // algorithm.
+  // Does what MeasuredKernels::Verify does, for a legacy kernel. The undivided engine
+  // `question.against` is a legacy algorithm.
   Trust Verify(const KernelToMeasure& kernel, const planning::Compare& question);
 
  private:
@@ -98,8 +98,8 @@ class LegacyKernels {
   // Returns the graph engines that tiles of the kernel may run. If `kernel.handle` is null, no plan
   // can be made, and only known engines are returned.
   std::vector<GraphChoices::Template> EnginesOfTiles(const KernelToMeasure& kernel);
-  // Returns the fastest of the kernel's own algorithms that need more than `limit_bytes` for the
-  // undivided kernel: at most kMostAlgorithms, the fastest first.
+  // Returns the kernel's own algorithms that need more than the request's limit for the undivided
+  // kernel: at most kMostAlgorithms, the fastest first.
   std::vector<EngineId> AlgorithmsOver(const KernelToMeasure& kernel, const Question& question);
   // Adds, at the policy's micro-batch sizes, rows of the graph engines that were measured on the
   // whole mini-batch.

@@ -25,7 +25,7 @@ using planning::Measurement;
 
 constexpr int kSamples = 5;
 // In milliseconds. If one run is shorter than this, a sample consists of several runs, back to
-// back, as the pieces of a plan run.
+// back, just as the pieces of a plan run back to back.
 constexpr double kSampleMs = 0.2;
 constexpr int kMaxRepeats = 20;
 // An engine that is slower by this factor than the best one so far gets a single sample, because it
@@ -201,7 +201,7 @@ class Measurer {
   }
 
   // Measures the engines that MeasureLimits::fit_bytes asks for. `sizes` are the sizes for which
-  // there is memory; others are not measured. So the undivided kernel is measured only if `sizes`
+  // there is memory; no other size is measured. So the undivided kernel is measured only if `sizes`
   // contains its number of images.
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {

@@ -37,8 +37,8 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions, CUdevice device);
 
-// Returns the UUID, in hexadecimal digits, of the device of `device.context`. It is the same in
-// every process of the host.
+// Returns the UUID, in hexadecimal digits, of the device of `device.context`. A device has the same
+// UUID in every process of the host.
 Result<std::string> DeviceName(const Device& device);
 
 // Returns the bytes of the device's L2 cache; 0 if the driver does not say.
@@ -50,25 +50,25 @@ struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // for operands and workspace together
   // If set, measures only engines and pieces with which the kernel fits a workspace of this many
-  // bytes. First come engines that run all of the kernel's images within this workspace, then
-  // smaller pieces of the other engines, both in ascending order of workspace. Sizes are then
-  // reported neither as complete nor as late.
+  // bytes. Engines that run all of the kernel's images within this workspace come first, in
+  // ascending order of workspace. Smaller pieces of the other engines follow, also in ascending
+  // order of workspace. Sizes are then reported neither as complete nor as late.
   std::optional<size_t> fit_bytes;
 };
 
 struct EngineMeasurements {
   std::vector<planning::Measurement> measurements;
-  // Sizes at which every existing engine was measured, now or before.
+  // Sizes at which every engine that the library lists was measured, now or before, or failed.
   std::vector<int> complete_sizes;
   // Sizes at which an engine was left out because there was not enough memory. The engine may be
   // the fastest one, and may be measured at another time or in another process.
   std::vector<int> scarce_sizes;
-  bool engine_failed = false;  // an engine was left out for another reason
+  bool engine_failed = false;  // an engine failed or lacked memory
   // Sizes at which an engine was left out because the deadline had passed.
   std::vector<int> late_sizes;
   Status failure;         // why engines failed, if nothing but the summing of partials was measured
   bool sum_late = false;  // the deadline had passed before the summing of partials was measured
-  int twins = 0;          // measurements that also count for another engine (EngineChoice::twin)
+  int twins = 0;          // measurements that were copied from a twin (EngineChoice::twin)
   bool all_fitting = false;  // everything that MeasureLimits::fit_bytes asks for was tried
 };
 
@@ -84,8 +84,8 @@ struct MeasuringTask {
   EngineScope scope;
   IsKnown is_known;
   MeasuringProgress& progress = MeasuringProgress::None();
-  // True if `problem` is a tile, so that pieces are partials even if they have all images of
-  // `problem`.
+  // True if `problem` is a tile whose result is summed with the results of other tiles. Then pieces
+  // are partials even if they have all images of `problem`.
   bool are_partials = false;
   // If set, `problem` is the slack twin (SlackTwin) of this packed tile. The copies of the tile are
   // then measured, too.
@@ -95,11 +95,11 @@ struct MeasuringTask {
 // Measures the engines of `task` at its sizes, in the order of the sizes. With limits.fit_bytes,
 // measures only what this limit asks for, in the order that is given there. Leaves out engines that
 // are known, that fail or that exceed the limits. A measurement is the median of up to five samples
-// (one for an engine that is hopelessly slow). It is also recorded for the engine's twin
-// (EngineChoice::twin).
+// (one for an engine that is hopelessly slow). Each measurement is also recorded for the engine's
+// twin (EngineChoice::twin), if it has one.
 //
-// Before the engines, measures the costs that their plans need: the copies of a packed tile
-// (kPacking), then the summing of partials (kPartialSum at size kPartialSumBatch).
+// Before the engines, measures the copies of a packed tile (kPacking) and then the summing of
+// partials (kPartialSum at size kPartialSumBatch), if the engines' plans need them.
 //
 // Fails if the tensors fit at no size, or if the device refuses the stream, the handle or the
 // operands. Without limits.fit_bytes, also fails if packing fails, or if nothing was measured

@@ -43,13 +43,12 @@ void MeasuredKernels::Refresh(const Family& family, KnownRows& known) {
   }
   const bool of_legacy = !family.graph_engine;
   MutexLock lock(mutex_);
-  // If no caller has asked about the legacy family yet, the family has no entry. None is made here,
-  // because a caller's first question reads the whole entry from the store.
+  // If no caller has asked about the legacy family yet, it has no entry, and none is made here. The
+  // first question about the legacy family reads the whole entry from the store.
   const auto met = known_.find(LegacyFamily(family.problem, family.platform));
   KnownRows* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
-    // Another program may have written the store, so a time may be NaN, which is not even equal to
-    // itself.
+    // Another program may have written the store, so a time may be NaN, infinite or negative.
     if (!std::isfinite(row.micro.time_ms) || row.micro.time_ms < 0) continue;
     if (legacy != nullptr) NoteGraphEngine(row.micro, *legacy);
     if (!family.Holds(row.micro.engine)) continue;
@@ -205,7 +204,7 @@ Status MeasuredKernels::MeasureMissing(const Device& device, const Question& que
   std::stable_partition(missing.begin(), missing.end(),
                         [&](int size) { return size == question.problem.n; });
   const Clock::time_point begin = Clock::now();
-  // Without bounds the time is unlimited, so no share of it is taken.
+  // Without bounds the time is unlimited, so legacy_share does not apply.
   Clock::time_point deadline = turn.deadline;
   if (question.legacy_share && deadline != Clock::time_point::max()) {
     deadline = begin + std::chrono::duration_cast<Clock::duration>(*question.legacy_share *
@@ -484,8 +483,7 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
   const Waiting waiting(progress_);
   const Result<MeasuringTurns::Turn> turn = TurnToCompare(device, problem, configuration);
   if (!turn.ok()) return {Trust::Kind::kUnknown, turn.message()};
-  // Another process that held the device before, or that has time left, may have compared the same
-  // plan.
+  // Another process may have compared the same plan in the meantime.
   if (!FindUntried(device, problem, configuration, proof, true, untried)) {
     return {Trust::Kind::kWrong, "found wrong before"};
   }
@@ -500,7 +498,8 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     return {Trust::Kind::kUnknown, verification.message};
   }
   for (const MicroConfiguration& micro : untried) {
-    // If the wrong result may come from an engine, the summing is not marked as wrong.
+    // If one of several untried engines may have caused the difference, the summing is not marked
+    // as wrong.
     if (!equal && micro.engine.is_partial_sum() && untried.size() > 1) continue;
     KnownRows& of_engine =
         RowsOf(FamilyOf(problem, device.platform, Measurer(configuration, micro)));

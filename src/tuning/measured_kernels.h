@@ -40,8 +40,8 @@ struct Question {
   bool may_measure = false;  // missing measurements may be made
   EngineScope scope;         // the engines to measure; a MixedScope only for GetTilings
   bool read_again = false;   // measurements that were missing in the store are looked for again
-  // If set, the engine of `scope` may serve calls of a legacy kernel, and measuring it may take at
-  // most this share of the time that the kernel has left.
+  // If set, the engine of `scope` may serve calls of a legacy kernel, and measuring the engine may
+  // take at most this fraction of the time that the legacy kernel has left.
   std::optional<double> legacy_share;
   // If set, returns the bytes of workspace that cuDNN now requires for a legacy engine and `images`
   // images (cudnn::LegacyNeeds::Of). A row of a store may come from other settings, or be wrong. So
@@ -49,19 +49,19 @@ struct Question {
   // does not run the row's engine for these images.
   std::function<std::optional<size_t>(int images, const EngineId& engine)> need;
   // If set, the user's limit of the kernel's workspace. Engines and pieces with which the kernel
-  // fits this limit are measured first; engines and pieces that only make it faster are measured
-  // afterwards.
+  // fits this limit are measured first. Engines and pieces that only make the kernel faster are
+  // measured afterwards.
   std::optional<size_t> must_fit;
-  // Measuring ends at this time; the rest stays unmeasured.
+  // Measuring ends at this time. What was not measured by then stays unmeasured.
   Clock::time_point until = Clock::time_point::max();
 };
 
 struct MeasuredRows {
   // The rows of every engine of the scope at the sizes that the policy considers, as far as they
   // are known. They include rows for n itself, or a configuration that fits Question::must_fit. If
-  // pieces are partials, rows at smaller sizes include the cost of summing (AsPartial), and are
-  // missing while that cost is unknown. If neither n nor a fitting configuration is known, there
-  // are no rows: then nothing can be promised, and `status` says why.
+  // neither is known, there are no rows; then nothing can be promised, and `status` says why. If
+  // pieces are partials, rows at smaller sizes include the cost of summing (AsPartial). They are
+  // missing while that cost is unknown.
   std::vector<MicroConfiguration> rows;
   Status status;
   // True if every engine was tried on all n images. The fastest engine is then among the rows,
@@ -90,7 +90,7 @@ class MeasuredKernels {
  public:
   // If `store` is null, measurements are lost when the process ends. If `bounds` is none, measuring
   // has no bounds. Processes of one host lock files in `lock_folder` while they measure. `helpers`
-  // are devices that measure some of the sizes for another device, each within its own share of
+  // are devices that measure some of the sizes for another device, each within limits for its own
   // memory. The caller owns `progress` and keeps it alive.
   MeasuredKernels(planning::MeasurementStore* store, const std::optional<Tuning>& bounds,
                   std::string lock_folder, BenchmarkDevices helpers = {},
@@ -104,9 +104,9 @@ class MeasuredKernels {
   MeasuredRows Get(const Device& device, const Question& question);
 
   // Does the first step of Get, for callers that measure other things before they call Get. The
-  // step measures the engines and pieces with which the kernel fits question.must_fit: undivided
-  // engines and then pieces, both in ascending order of workspace. Does nothing if there is no
-  // must_fit, if the question forbids measuring, or if everything was tried before. Fails if
+  // step measures the engines and pieces with which the kernel fits question.must_fit: first
+  // undivided engines, then pieces, each in ascending order of workspace. Does nothing if there is
+  // no must_fit, if the question forbids measuring, or if everything was tried before. Fails if
   // measuring failed or was not possible.
   Status MeasureFitting(const Device& device, const Question& question);
 
@@ -119,8 +119,9 @@ class MeasuredKernels {
                                const TilingTask& task);
 
   // Returns whether the configuration of `question` may replace the engine that it is compared
-  // with. If the proof demands it, compares outputs, and times tiles in place, within the budgets
-  // of the kernel and of the process. `scope` must contain all engines that `question` names.
+  // with. If that is not known yet and the proof allows it, compares outputs, and times tiles on
+  // the whole tensors, within the budgets of the kernel and of the process. `scope` must contain
+  // all engines that `question` names.
   Trust Verify(const Device& device, const ConvolutionProblem& problem,
                const planning::Compare& question, const EngineScope& scope = LegacyScope());
 
@@ -128,8 +129,8 @@ class MeasuredKernels {
   // process knows, in ascending order of time per image. Leaves out engines with fused operations.
   std::vector<EngineId> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
-  // HasTime returns whether the legacy kernel of `problem` has more than `needed` left of its time
-  // for measuring. Spend charges the kernel with time that the caller of Spend has used for it.
+  // HasTime returns whether more than `needed` is left of the time for measuring the legacy kernel
+  // of `problem`. Spend charges the kernel with time that the caller of Spend has used for it.
   bool HasTime(const Device& device, const ConvolutionProblem& problem,
                Clock::duration needed = {});
   void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
@@ -139,11 +140,11 @@ class MeasuredKernels {
     return turns_.EndOfTurn(problem);
   }
 
-  // Releases helper devices. The caller does this when it knows of nothing that is left to measure.
+  // Releases helper devices. To be called when the caller knows of nothing that is left to measure.
   void ReleaseHelpers() { turns_.ReleaseHelpers(); }
 
-  // Returns false if memory or time was too short to measure every engine on all of `problem`'s
-  // images, so that the fastest engine may be missing.
+  // Returns whether every engine was measured on all of `problem`'s images. If memory or time was
+  // too short for that, the fastest engine may be missing.
   bool HasAllEngines(const Device& device, const ConvolutionProblem& problem);
 
   // Returns whether this process has measurements that no other process can read.
@@ -183,8 +184,8 @@ class MeasuredKernels {
     std::map<std::pair<int, EngineId>, planning::Measurement> rows;  // by size and engine
     std::map<int, SizeState> sizes;                   // sizes that were measured or tried
     std::map<int, Clock::duration> spent, verifying;  // time spent, by mini-batch
-    // By size and engine: `trusted` were found equal when outputs were compared, `wrong` were found
-    // different.
+    // By size and engine: the output of engines in `trusted` matched the undivided output, and the
+    // output of engines in `wrong` did not.
     std::set<std::pair<int, EngineId>> trusted, wrong;
     std::set<std::pair<int, EngineId>> confirmed;  // rows for which Question::need was called
     bool sum_tried = false;                        // measuring the summing of partials was tried
@@ -204,22 +205,22 @@ class MeasuredKernels {
     std::map<size_t, std::pair<size_t, std::string>> tried;
     std::set<size_t> asked_of_store;  // limits for which the store was read
   };
-  // The result of a comparison of tiles. The times in `configuration` are 0.
+  // The result of comparing the output of tiles. The times in `configuration` are 0.
   struct ComparedTiles {
     ConvolutionProblem problem;
     planning::Platform platform;
     Configuration configuration;
-    bool in_place = false;  // all tiles together were also compared in place
+    bool in_place = false;  // the whole output of all tiles was compared, too
     Trust trust;
   };
-  // The result of a race in which tiles were timed in place, in turn with an undivided engine.
+  // The result of timing tiles on the whole tensors, in turn with an undivided engine.
   struct RacedTiles {
     ConvolutionProblem problem;
     planning::Platform platform;
     std::string about;  // names the tiles and the engine
     Trust trust;
   };
-  // An engine whose result on one kind of tile was compared and found equal.
+  // An engine whose result on one kind of tile matched the expected result.
   struct TrustedTile {
     ComparedTile tile;
     planning::Platform platform;
@@ -232,13 +233,13 @@ class MeasuredKernels {
                          const EngineId& engine);
   // Returns the family of the measurements that `question` asks for.
   static Family FamilyAsked(const Device& device, const Question& question);
-  // Returns the entry of `family`, which is read from the store if it is new. The address of an
+  // Returns the entry of `family`. A new entry is read from the store first. The address of an
   // entry never changes.
   KnownRows& RowsOf(const Family& family);
   // Reads the rows that the store has for `family` now, and puts them into `known`.
   void Refresh(const Family& family, KnownRows& known);
   // Returns false if legacy algorithms were measured at `size`, but none with the math type of the
-  // problem's descriptor. A store may have such rows from earlier releases, which left out
+  // problem's descriptor. A store may have such rows from earlier releases, which did not measure
   // algorithms that the library does not list. Requires the lock.
   static bool HasOwnMath(const KnownRows& known, int size);
   // If `row` is of a graph engine without fused operations, notes that this engine was measured for
@@ -249,10 +250,10 @@ class MeasuredKernels {
   // budget. Fails if measuring failed or was not possible.
   Status MeasureMissing(const Device& device, const Question& question, const Family& family,
                         const std::vector<int>& sizes, Extent extent, KnownRows& known);
-  // Returns the entry whose time budget pays for measuring `question`: the entry of the legacy
+  // Returns the entry to which the time of measuring `question` is charged: the entry of the legacy
   // kernel if question.legacy_share is set, otherwise `known`.
   KnownRows& AccountOf(const Device& device, const Question& question, KnownRows& known);
-  // Returns whether `account` has more than `needed` left for mini-batch `n`.
+  // Returns whether `account` has more time than `needed` left for mini-batch `n`.
   bool HasTimeFor(int n, KnownRows& account, Clock::duration needed = {});
   // Measures `sizes`, and adds the rows that the store then has for these sizes to `known`.
   Status Measure(const Device& device, const Question& question, const Family& family,
@@ -260,7 +261,8 @@ class MeasuredKernels {
   // Returns the sizes among `sizes` at which `problem` still has to be measured.
   std::vector<int> Missing(const ConvolutionProblem& problem, const KnownRows& known,
                            const std::vector<int>& sizes);
-  // Calls Question::need for the rows at `sizes` for which it was not called yet.
+  // Calls Question::need for the rows at `sizes` for which it was not called yet, and raises their
+  // workspaces to the result.
   void Confirm(const Question& question, KnownRows& known, const std::vector<int>& sizes);
   // Returns the rows of all engines at `sizes` of `problem`, except engines that were found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const KnownRows& known,
@@ -270,8 +272,8 @@ class MeasuredKernels {
   bool FindUntried(const Device& device, const ConvolutionProblem& problem,
                    const Configuration& configuration, planning::Proof proof, bool reread,
                    std::vector<MicroConfiguration>& untried);
-  // Takes a turn for comparing, with the time that the family of the largest piece's engine has
-  // left. See MeasuringTurns::Take.
+  // Takes a turn for comparing (MeasuringTurns::Take). Its length depends on the time that the
+  // family of the largest piece's engine has left.
   Result<MeasuringTurns::Turn> TurnToCompare(const Device& device,
                                              const ConvolutionProblem& problem,
                                              const Configuration& configuration);
@@ -280,20 +282,21 @@ class MeasuredKernels {
   Verification CompareNow(const Device& device, const ConvolutionProblem& problem,
                           const Configuration& configuration, const MeasuringTurns::Turn& turn,
                           const std::function<Verification(const MeasureLimits&)>& compare);
-  // Compares tiles with the undivided engine, and notes the result in the store. It compares each
-  // kind of tile and, if the memory for measuring holds the whole convolution, also all tiles
-  // together in place. If the memory is too small, comparing the kinds is enough unless the
-  // question needs the whole convolution (Compare::need_whole). The functions from here to
-  // DropTiles are in measured_tilings.cpp.
+  // Compares the output of tiles with the undivided engine's output, and notes the result in the
+  // store. Compares each kind of tile on its own. If the memory for measuring holds the whole
+  // convolution, also compares the whole output of all tiles. If the memory is too small, comparing
+  // the kinds is enough, unless Compare::need_whole is set. The functions from here to DropTiles
+  // are in measured_tilings.cpp.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
                     const planning::Compare& question, const EngineScope& scope);
-  // Returns whether tiles that are trusted are also faster in place than `question.faster_than`,
-  // and notes the result in the store. It times both if the memory for measuring holds the whole
-  // convolution. If the memory is too small, the tiles stay trusted unless the question needs the
-  // whole convolution (Compare::need_whole).
+  // Times trusted tiles and the engine `question.faster_than` in turn, on the whole tensors, and
+  // notes the result in the store. The result is kSlower unless the tiles are faster by
+  // kHysteresis. If the memory for measuring cannot hold the whole convolution, nothing is timed,
+  // and the tiles stay trusted unless Compare::need_whole is set.
   Trust RaceTiles(const Device& device, const ConvolutionProblem& problem,
                   const planning::Compare& question, const EngineScope& scope);
-  // Returns the known result of the race that `about` describes; none if there is none.
+  // Returns the known result of RaceTiles for the tiles and the engine that `about` names; none if
+  // no result is known.
   std::optional<Trust> FindRace(const Device& device, const ConvolutionProblem& problem,
                                 const std::string& about);
   // Compares the kinds of tiles that are not trusted yet.
@@ -305,7 +308,7 @@ class MeasuredKernels {
   planning::Tilings KnownTilings(const Family& family, size_t limit_bytes);
   // Adds all grids that an earlier search has found, according to its note in the store. Returns
   // false if there is no note, or if a measurement of a grid is missing. If the question forbids
-  // measuring, the store is read only once.
+  // measuring, reads the store only once for each limit.
   bool RecallTilings(const Device& device, const Question& question, const TilingTask& task,
                      const Family& family);
   void KeepTilings(const Family& family, std::vector<planning::Tiling> tilings);

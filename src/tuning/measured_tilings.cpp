@@ -1,6 +1,6 @@
 // The functions of MeasuredKernels for grids of tiles. Grids are found by the workspaces of
-// engines. Their tiles are measured kind by kind. Before tiles run, Verify compares their results
-// and times all tiles of the grid in place.
+// engines, and each kind of tile of a grid is measured. Before tiles run, Verify compares their
+// results, and times all tiles of the grid on the whole tensors.
 #include <algorithm>
 #include <optional>
 #include <sstream>
@@ -116,10 +116,10 @@ std::string AboutTiles(const Configuration& configuration) {
   for (const Run& run : configuration.runs) about += NoteOf(run.micro);
   return about;
 }
-// The notes that say what a comparison has found equal.
+// The notes about comparisons: each kind of tile, or the whole output, matched the expected values.
 constexpr const char* kKinds = "each kind equals";
 constexpr const char* kWhole = "the whole equals";
-// The notes of the results of races. After kNotFaster the two times follow.
+// The notes about timings on the whole tensors (RaceTiles). After kNotFaster the two times follow.
 constexpr const char* kFaster = "faster";
 constexpr const char* kNotFaster = "not faster in place: ";
 
@@ -441,8 +441,8 @@ Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem&
   });
   if (race.lacks_memory && !question.need_whole) return {};
   if (!race.status.ok()) return {Trust::Kind::kUnknown, race.status.message()};
-  // A process on another device may have noted its result first, and all processes should act
-  // alike.
+  // Another process, on another device, may have noted its result first. Then its result is used,
+  // so that all processes act alike.
   std::optional<Trust> found = FindRace(device, problem, about);
   if (!found) {
     const double tiles_ms = race.times_ms[0], whole_ms = race.times_ms[1];

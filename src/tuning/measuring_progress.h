@@ -14,8 +14,8 @@ enum class Activity { kWaitingForDevice, kBuildingEngines, kMeasuring, kComparin
 struct MeasuringStep {
   Activity activity = Activity::kMeasuring;
   const ConvolutionProblem* problem = nullptr;  // with its mini-batch; null: no single kernel
-  // While kMeasuring: the micro-batch size, the number of the engine that is measured, from 1, and
-  // the number of engines. `micro_batch` and `engine` are 0 while the summing of partials is
+  // While kMeasuring: the micro-batch size, the number of the engine that is measured (from 1), and
+  // how many engines there are. `micro_batch` and `engine` are 0 while the summing of partials is
   // measured.
   int micro_batch = 0;
   size_t engine = 0;

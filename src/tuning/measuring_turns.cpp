@@ -52,8 +52,8 @@ Result<MeasuringTurns::Turn> MeasuringTurns::Take(Use use, const Device& device,
   }
   turn.deadline = std::min(turn.deadline, until);
   UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
-  // After a kernel has waited in vain, no kernel waits during the next ten times the length of that
-  // wait, so that waits take at most a tenth of the time.
+  // After a kernel has waited in vain, no kernel waits until ten times the length of that wait has
+  // passed. So waits take at most a tenth of the time.
   constexpr int kPatience = 10;
   const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
   turn.lock = DeviceLock::Acquire(lock_folder_, name, begin);
@@ -88,7 +88,7 @@ Result<EngineMeasurements> MeasuringTurns::MeasureSizes(const Device& device,
     if (places.size() + 1 == task.sizes.size()) break;
     const Result<std::string> name = DeviceName(helper->device());
     if (!name.ok()) continue;
-    // If others measure on a helper device, the helper is left out, because nobody waits for it.
+    // If others measure on a helper device, the helper is left out, because it is not worth a wait.
     auto lock = DeviceLock::Acquire(lock_folder_, *name, Clock::now());
     if (!lock) continue;
     places.push_back(

@@ -39,18 +39,18 @@ class MeasuringTurns {
   // See Budget::EndOfTurn.
   Clock::time_point EndOfTurn(const ConvolutionProblem& problem);
 
-  // A time during which no other thread of the host measures on the device. If `lock` is none, it
-  // is not the kernel's turn, and `why` says why not. Take gets a turn for a kernel on which
-  // `spent` was spent so far; the turn ends at `until` at the latest. Take may wait for the device,
-  // and charges this time to the process.
+  // A time during which no other thread of the host measures on the device. If `lock` is none, the
+  // kernel has no turn, and `why` says why not. Take gets a turn for a kernel on which `spent` was
+  // spent so far; the turn ends at `until` at the latest. Take may wait for the device, and charges
+  // the waiting time to the process.
   struct Turn {
-    std::optional<DeviceLock> lock;  // none: it is not the kernel's turn
+    std::optional<DeviceLock> lock;  // none: the kernel has no turn
     Clock::time_point deadline;
     std::string why;
   };
   Result<Turn> Take(Use use, const Device& device, Clock::duration spent,
                     Clock::time_point until = Clock::time_point::max());
-  // Returns the limits for a use of the device that begins now and ends at `deadline`.
+  // Returns the limits for measuring or comparing that begins now and ends at `deadline`.
   MeasureLimits LimitsNow(const Device& device, Clock::time_point deadline) const;
 
   // Runs MeasureEngines on `device`, whose lock the caller holds, and on helper devices.

@@ -55,8 +55,8 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
     MeasuringTask one_size = task;
     one_size.sizes = {units[unit]};
     Result<EngineMeasurements> part = MeasureEngines(at.device, one_size, at.limits);
-    // An error of a helper gives the unit to another place. If the first place cannot measure the
-    // unit, no place can, so its error is kept.
+    // If a helper fails, its error is returned, so that another place measures the unit. If the
+    // first place cannot measure the unit, no place can, so the first place's error is kept.
     if (!part.ok() && place != 0) return part.status();
     // A helper device may have less memory, or be broken, so the first place measures a unit again
     // if an engine failed on a helper.

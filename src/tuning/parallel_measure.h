@@ -1,6 +1,6 @@
 // Measures one kernel on several devices of one model at once. The micro-batch sizes are spread
 // over the devices (spread.h); each device has its own thread, handle and memory. The caller waits
-// for all of them. No thread's current context changes.
+// until all devices are done. No thread's current context changes.
 #pragma once
 
 #include <optional>

@@ -1,7 +1,7 @@
-// Times divisions of one kernel in place. The divisions run in turns, so that a disturbance affects
-// all of them. They run on tensors of the kernel's real size: tiles that are measured one by one on
-// small tensors (SlackTwin) stay in the cache, and so seem faster than they are. Results are not
-// compared (verify.h does that).
+// Times divisions of one kernel on tensors of the kernel's real size. Tiles that are measured one
+// by one on small tensors (SlackTwin) stay in the cache, and so seem faster than they are. The
+// divisions run in turns, so that a disturbance affects all of them. Results are not compared
+// (verify.h does that).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace ucudnn::tuning {
 
 struct Racer {
   Division division = Configuration{};
-  // The bytes of workspace that the racer gets: as many as the program would pass to it.
+  // The bytes of workspace that the racer gets: as many as the program would pass.
   size_t workspace_bytes = 0;
   EngineScope scope;  // the racer's engines
 };
@@ -30,7 +30,8 @@ struct RaceResult {
 };
 
 // Runs all racers with the fused operands of the first racer's scope, in device memory of ucudnn's
-// own. For bounds, memory and threads see VerifyPlan. If time runs out, the runs so far count.
+// own. For bounds, memory and threads see VerifyPlan. If time runs out, the medians are those of
+// the runs so far.
 RaceResult Race(const Device& device, const ConvolutionProblem& problem,
                 const std::vector<Racer>& racers, const MeasureLimits& limits);
 

@@ -42,10 +42,12 @@ class Spreading {
     }
   }
 
-  // Notes that the device failed. Its `unit`, if it has one, then waits for another device.
+  // Notes that the device failed. If the device has a `unit`, the unit then waits for another
+  // device.
   void Fail(size_t device, std::optional<size_t> unit, Status why) {
     MutexLock lock(mutex_);
-    // This does not allocate: `waiting_` has room for the unit, because it held the unit before.
+    // This does not allocate, because `waiting_` held the unit before and so has the capacity for
+    // it.
     if (unit) waiting_.push_back(*unit);
     last_ = std::move(why);
     changed_.NotifyAll();

@@ -1,6 +1,6 @@
-// Spreads units of work over devices. Each device has a thread, which takes the next unit when it
-// has done one. The thread of device 0 is the caller's; every other device gets a new one. A DoUnit
-// must be thread-safe.
+// Spreads units of work over devices. Each device has a thread, which takes the next unit whenever
+// it has done one. The thread of device 0 is the caller's; every other device gets a new thread. A
+// DoUnit must be thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace ucudnn::tuning {
 
 // Does one unit on one device, on the device's thread. An error means that the device failed.
 using DoUnit = std::function<Status(size_t device, size_t unit)>;
-// Called when a device has failed, unless it is the last one. Another device then does the failed
-// device's unit. Calls do not overlap.
+// Called when a device has failed, unless no other device is left. Another device then does the
+// unit of the failed device. Calls do not overlap.
 using DeviceLost = std::function<void(size_t device, const Status& why)>;
 
 // Does units 0 to `units` - 1 on `devices` devices, beginning them in this order. Device 0 works on

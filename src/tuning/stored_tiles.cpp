@@ -101,7 +101,8 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
       all.measured += static_cast<long>(fresh.size());
       const bool written = store != nullptr && store->Write(twin, device.platform, fresh, {}).ok();
       all.unstored |= store != nullptr && !written;
-      // If another process wrote the same rows first, its rows replace the new ones.
+      // If another process wrote the same rows first, the rows of that process replace the new
+      // rows.
       KindRows kept = written ? ReadRows(engines, {twin}, device.platform).front() : KindRows();
       known.insert(known.end(), fresh.begin(), fresh.end());
       if (!kept.empty()) {

@@ -37,9 +37,9 @@ Tensor OutputTensor(const ConvolutionProblem& problem);
 Tensor ResultTensor(const ConvolutionProblem& problem);
 // `operand` is an operand of the operations that are fused after a whole convolution. Returns the
 // tensor that these operations read for `part`, a part of that convolution. If the operand has
-// separate elements for each image, the tensor is laid out like the part's result; otherwise it has
-// only the elements for the part's positions. Its extent is 1 along an axis where all positions
-// read the same element.
+// separate elements for each image, the tensor is laid out like the part's result. Otherwise the
+// tensor has only the elements that the part's positions read, and extent 1 along an axis where all
+// positions read the same element.
 Tensor FusedTensor(const cudnn::FusedOperand& operand, const ConvolutionProblem& part);
 
 // An axis of more than one element.

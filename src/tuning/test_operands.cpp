@@ -9,8 +9,9 @@ namespace {
 
 constexpr size_t kCopiedBytes = size_t{16} << 20;
 // A dense operand repeats itself after the first of these numbers of elements or, if a stride is a
-// multiple of that number, after the second. They are primes, so that images, channels or rows
-// differ from each other. A stride that is a multiple of both would be larger than 10^12 elements.
+// multiple of the first number, after the second. Both numbers are prime, so that images, channels
+// or rows differ from each other. A stride that is a multiple of both would be larger than 10^12
+// elements.
 constexpr int64_t kPeriods[] = {1048573, 1048571};
 
 // Mixes the bits of `value`. Source: Steele, Lea, Flood: Fast splittable pseudorandom number
@@ -59,8 +60,8 @@ OperandPattern Dense(const Tensor& tensor, bool with_twos, uint64_t seed) {
 }
 
 // Sets of elements of the sparse operand. An output element is the sum of the terms of one set;
-// output elements that read the same elements have the same set. A set's elements have a fixed
-// order.
+// output elements that read the same elements have the same set. The elements of a set are
+// numbered.
 struct ReductionSets {
   int64_t sets;
   int64_t length;
@@ -108,8 +109,8 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Returns a number of elements. In each run of this many consecutive elements of a set, Sparse
-// makes one element nonzero. So the set has at most MaxExactTerms nonzero elements.
+// Returns a number of elements. Of so many consecutive elements of a set, Sparse makes one nonzero.
+// So a set has at most MaxExactTerms nonzero elements.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;

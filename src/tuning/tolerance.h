@@ -1,9 +1,9 @@
 // Computes how much two correct results of one convolution may differ. Pure functions.
 //
-// Plans are verified on integers (test_operands.h). One operand holds +-1 and +-2, the other +-1
-// and 0. The latter has so few nonzero elements that the magnitudes of the terms of one output
-// element sum to at most 2^p. Here p is the precision, in bits, of the tensors' type or of the
-// accumulation, whichever is smaller.
+// Plans are verified on integers (test_operands.h). The dense operand holds +-1 and +-2, and
+// the sparse operand +-1 and 0. The sparse operand has so few nonzero elements that the magnitudes
+// of the terms of one output element sum to at most 2^p. Here p is the precision, in bits, of the
+// tensors' type or of the accumulation, whichever is smaller.
 //
 // With these operands direct engines are exact: every partial sum is an integer of at most 2^p.
 // This holds in whatever order terms are summed, wherever sums are rounded, and with inputs
@@ -41,7 +41,7 @@ namespace ucudnn::tuning {
 
 // Finite elements a and b agree if |a - b| <= absolute + relative * max(|a|, |b|). A NaN or an
 // infinity agrees with no finite element. It agrees with another NaN or infinity only if
-// `specials_agree` is true. That is for comparing results of a caller's data.
+// `specials_agree` is true, as it is for results of a caller's data.
 struct Tolerance {
   double absolute = 0;
   double relative = 0;
@@ -77,16 +77,16 @@ Result<Tolerance> DiscriminatingTolerance(const ConvolutionProblem& problem, Num
 // Returns the tolerance for data of any kind. The only known fact about the data is `largest`, the
 // largest magnitude in the undivided result. In sums of R terms with random signs, partial sums are
 // about as large as the results, and `largest` is at least q, the root of the sum of the squared
-// terms. Then, with the notation of this file's top and independent errors as there,
+// terms. With the symbols at the top of this file, and with independent errors as there,
 //   sigma^2 = (a q)^2 (S uc^2 + 2 us^2 + R uc^2 / 2).
-// A direct engine has a = 1, S = 1, and us only if fp32 inputs may be converted. Partials that are
-// rounded to the tensors' type before they are summed (convolution/partial_sums.h) add (u q)^2,
+// A direct engine has a = 1, S = 1, and us = 0 unless fp32 inputs may be converted. Partials that
+// are rounded to the tensors' type before they are summed (convolution/partial_sums.h) add (u q)^2,
 // with u the unit roundoff of that type.
 //
-// Sums that cancel have partial sums far above every result, so they round more. The tolerance
-// allows kCancellation times as much; sums that cancel still more may be reported although they are
-// right. A bound that holds for all data would find no errors: it grows with the sum of |x||w|,
-// which for gradients of filters is 1000 times the result.
+// Sums that cancel have partial sums far above every result, so their rounding errors are larger.
+// The tolerance allows errors that are kCancellation times as large. Sums that cancel still more
+// may be reported although they are right. A bound that holds for all data would find no errors: it
+// grows with the sum of |x||w|, which for gradients of filters is 1000 times the result.
 Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric, double largest);
 
 }  // namespace ucudnn::tuning

@@ -20,8 +20,9 @@
 namespace ucudnn::tuning {
 namespace {
 
-// Outputs and workspace are filled with this byte before an engine runs. It makes NaN in every
-// type. So the comparison finds an element that is read before it is written, or is never written.
+// Outputs and workspace are filled with this byte before an engine runs. Elements that consist of
+// this byte are NaN in every type. So the comparison finds an element that is read before it is
+// written, or is never written.
 constexpr unsigned char kUnwritten = 0xff;
 
 // One of the two computations that are compared.
@@ -170,8 +171,8 @@ class Verifier {
     return handle_.stream().Synchronize();
   }
 
-  // Returns whether pieces of the plan add to the output. Replacing and adding may then be done by
-  // two engines, both of which are compared.
+  // Returns whether the plan's engines may add to the output. Then both replacing and adding are
+  // compared, because two engines may do them.
   bool PlanAddsUp() const {
     return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
            !plan_.runs().empty();
@@ -301,8 +302,8 @@ class Verifier {
     return {ComparisonResult::kEqual, ""};
   }
 
-  // Names the piece that computed the element that is farthest off. Returns an empty text for
-  // gradients of the filter, to which all pieces contribute.
+  // Returns the name of the piece that computed the element with the largest difference. Returns an
+  // empty text for gradients of the filter, to which all pieces contribute.
   std::string Whose(const Differences& differences) const {
     if (problem_.operation == Operation::kBackwardFilter) return "";
     const auto position = result_.Position(differences.offset);

@@ -1,6 +1,6 @@
-// Verifies plans (docs/design.md, invariant 9): a plan is trusted after its output was compared
-// once with the output of the undivided engine, in device memory of ucudnn's own. The caller's
-// buffers are neither read nor written.
+// Verifies plans (docs/design.md, invariant 9): a plan is trusted after its output matched the
+// output of the undivided engine once, in device memory of ucudnn's own. The caller's buffers are
+// neither read nor written.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@
 namespace ucudnn::tuning {
 
 enum class ComparisonResult {
-  kEqual,       // within the tolerance of tolerance.h, and nothing but the output was written
+  kEqual,       // within the tolerance of tolerance.h; only output and workspace were written
   kDifferent,   // the results differ by more than the tolerance, or one is NaN or infinite
   kTrespassed,  // memory outside of the output and the workspace was written
   // Nothing was compared: memory or time is short, an engine could not be launched, or the
@@ -37,12 +37,13 @@ struct Verification {
 //
 // The pieces of a gradient of the filter may add up: the first piece replaces the output, and the
 // others add to it. Such a plan is computed once for each of its runs, each time with a piece of
-// another run first, so that the engine of each run is compared in both roles. If such a plan is
-// one undivided engine, both sides compute the gradient twice, first replacing and then adding.
+// another run first, so that the engine of each run is compared both when it replaces and when it
+// adds. If such a plan is one undivided engine, `undivided` and the plan both compute the gradient
+// twice, first replacing and then adding.
 //
-// Takes device memory for the image, the filter, the output, a second output and the workspace, and
-// frees all of it. May be called from any thread, even while other threads capture. The deadline is
-// checked between pieces and between compared chunks.
+// Allocates device memory for the image, the filter, the output, a second output and the workspace,
+// and frees all of it. May be called from any thread, even while other threads capture. The
+// deadline is checked between pieces and between compared chunks.
 Verification VerifyPlan(const Device& device, const ConvolutionProblem& problem,
                         const Division& division, const MicroConfiguration& undivided,
                         const MeasureLimits& budget, const EngineScope& scope);

@@ -309,7 +309,7 @@ class TileVerifier {
   // ascending order of workspace. The tile's own engine comes last.
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
-    // Fused operations are computed only by engines of the plan's own graph, so with them each
+    // Only engines of the plan's own graph compute fused operations, so with fused operations any
     // engine may be a reference. Otherwise a reference must be direct.
     std::erase_if(listed, [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {

@@ -1,7 +1,7 @@
 // Verifies one kind of tile without the whole convolution (docs/design.md, invariant 9), in device
-// memory of ucudnn's own. In the whole tensors, a tile has other elements around it; here these
-// elements are NaN. If an engine reads beyond its tile, the result becomes NaN even if the engine
-// multiplies the value by zero. Writes beyond the tile are found, too.
+// memory of ucudnn's own. In a real call other elements of the whole tensors lie around a tile;
+// here these elements are NaN. If an engine reads beyond its tile, the result becomes NaN even if
+// the engine multiplies the value by zero. Writes beyond the tile are found, too.
 #pragma once
 
 #include <cstddef>
@@ -39,10 +39,10 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
 // runs the copies before and after the engine. With Effect::kAdds the engine runs twice, and adds
 // its second result to the first; with kIsSummed its result passes through the sum of partials.
 //
-// Compares the result with a reference. The reference computes the tile as a separate convolution,
-// on packed tensors with zeros in place of the padding. It is an undivided algorithm of the legacy
-// API. If no such algorithm serves, or if an operation is fused, it is another engine of `scope`
-// or, if there is no other, the tile's own engine.
+// Compares the result with a reference, which computes the tile as a separate convolution, on
+// packed tensors with zeros in place of the padding. The reference is an undivided algorithm of the
+// legacy API. If no such algorithm supports the convolution, or if an operation is fused, the
+// reference is another engine of `scope` or, if there is no other, the tile's own engine.
 //
 // For bounds, memory and threads see VerifyPlan.
 Verification VerifyTile(const Device& device, const ComparedTile& tile, const MeasureLimits& budget,

@@ -1,6 +1,6 @@
-// Answers Decide's questions from the facts. The first question that the facts do not answer
-// becomes the next step. That question and later ones that the facts do not answer get empty
-// answers, and the decision that Decide then makes is dropped.
+// Answers Decide's questions from the facts. A question that the facts do not answer gets an empty
+// answer. The first such question becomes the next step, and the decision that Decide makes from
+// empty answers is dropped.
 #pragma once
 
 #include <algorithm>
@@ -43,8 +43,8 @@ class Asker {
   bool WasSlower(const Configuration& configuration) const {
     return WasFound(Trust::Kind::kSlower, configuration);
   }
-  // Removes the grids that a comparison found slower than an undivided engine. Returns the message
-  // of the last such comparison; empty if there was none.
+  // Removes from `tilings` the grids that a comparison found slower than an undivided engine.
+  // Returns the message of the last such comparison; empty if there was none.
   std::string DropSlower(std::vector<Tiling>& tilings) const {
     std::string why;
     for (const auto& entry : facts_.compared.entries()) {

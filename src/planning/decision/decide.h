@@ -19,8 +19,8 @@ enum class CallAction {
   kSchedule,  // the pieces of Decision::configuration
   kRefusal,   // the call, or the finalizing of the plan, returns CUDNN_STATUS_NOT_SUPPORTED
 };
-// Names what runs instead of a schedule that cannot run, because memory is missing, a piece failed,
-// or a capture forbids it.
+// What runs instead of a schedule, if memory is missing, a piece failed or a capture forbids the
+// schedule.
 enum class FallbackKind {
   kReal,       // the program's own call, whose need was promised
   kUndivided,  // the undivided engine, which fits the promise
@@ -36,24 +36,24 @@ struct Decision {
   // The configuration that runs. For kReal it is the program's own engine, with its time if that is
   // known.
   Configuration configuration;
-  // The undivided engine that can replace `configuration`. If its engine is empty, no engine can.
+  // The engine that can replace `configuration` in one piece; an empty engine if none can.
   MicroConfiguration undivided;
   FallbackKind fallback = FallbackKind::kReal;
   size_t promised_bytes = 0;  // of the caller's workspace; no call ever uses more
   size_t owned_bytes = 0;     // of ucudnn's own workspace, for the pieces
   bool ran_here = false;      // the pieces ran in this process, so they may be captured
-  size_t limit_bytes = 0;     // the ceiling under which the decision was taken
+  size_t limit_bytes = 0;     // the limit under which the decision was made
   Baselines baselines;
   Reason reason;
   When look_again = When::kNever;
-  // True if the earlier decision stays in force, because the better plan was not compared yet or
-  // would change the promise.
+  // True if the earlier decision stays in force, for example because the better plan was not
+  // compared yet or would change the promise.
   bool standing = false;
   // True if the program is told less workspace than its plan of the graph API needs. `promise` says
   // how the smaller promise is kept.
   bool promises_less = false;
-  // True if the promise exceeds the plan's need, within the user's limit, so that tiles have room.
-  // The pieces may need less than promised.
+  // True if the promise exceeds the plan's need but not the user's limit, so that tiles may use
+  // more workspace than the plan. The pieces may need less than promised.
   bool promises_more = false;
   std::optional<KeptPromise> promise;
   // True if `promise` is new: DecisionAnswers::Keep stores it before the program is told.
@@ -72,10 +72,10 @@ Step Decide(const Facts& facts);
 // Returns the decision to run the program's own call unchanged, for the reason `because`.
 Decision AsAsked(const Facts& facts, ReasonKind because);
 
-// Returns the candidates for a plan of the graph API that shares a budget: `own`, the rows of the
-// plan's own engine, and the rows of `other` for all `n` images. `other` are the rows of a
-// substitute, which runs without workspace. Rows of `own` for all images are dropped if they state
-// less than the plan's `need_bytes`.
+// Returns the candidates for a plan of the graph API that shares a budget. `own` are the rows of
+// the plan's own engine. `other` are the rows of a substitute, which runs without workspace. Only
+// the rows of `other` for all `n` images are returned. Rows of `own` for all images are dropped if
+// they state less workspace than the plan's `need_bytes`.
 std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes);
@@ -84,23 +84,23 @@ std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
 // pieces of the mini-batch among `candidates` fit it.
 bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
              const PromiseRequest& request);
-// Returns whether tiles are measured under one budget, of which the kernel may use `limit_bytes`.
-// Tiles whose only purpose is to fit are measured only if the limit is not 0 and `need_bytes`, the
-// kernel's need without any limit, exceeds it.
+// Returns whether tiles are measured for a kernel that may use `limit_bytes` of a budget. Tiles
+// whose only purpose is to fit are measured only if `limit_bytes` is not 0 and is less than
+// `need_bytes`, the kernel's need without any limit.
 bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
 // Returns the workspace of the fastest undivided engine among `candidates`, without any limit.
 size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
                           const ConvolutionProblem& problem);
-// To be called for a kernel that nothing else brings under the limit. Returns why tiles do not
-// help, either, or an empty string if a later call may know more. `tilings` is the answer to
-// FindTilings with that limit.
+// For a kernel that neither an undivided engine nor micro-batches bring under the limit. Returns
+// why tiles do not help, either, or an empty string if a later call may know more. `tilings` is the
+// answer to FindTilings with that limit.
 std::string WhyNoTiles(const Tilings& tilings);
 
 // Returns the postcondition that `decision` breaks, in words (static text) that begin with the
 // invariant's number in docs/design.md; null if it keeps all of them.
 //  1. No engine is coarser or less deterministic than the program asked for or was told. A plan of
-//     the graph API is divided with its own engine. Other engines run only as a substitute, by the
-//     workspace plan, or, if they are as exact, in tiles of a vast plan.
+//     the graph API is divided with its own engine. Other engines run only as a substitute, if the
+//     workspace plan names them, or, if they are as exact, in tiles of a vast plan.
 //  2. Nothing uses more than the workspace that the caller passes, or that a plan promises. A plan
 //     promises its need, or less, or, if the user has a limit, more. The promise is kept by an
 //     undivided engine that fits it, or by pieces that nothing can replace. A plan that was

@@ -10,9 +10,9 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns whether the promise has more workspace than its plan and its undivided engine need. It
-// then has the workspace of `alone`: pieces of the named algorithm that can serve an identity
-// activation.
+// Returns whether the promise has exactly the workspace of `alone`, which is more than its plan and
+// its undivided engine need. `alone` are pieces of the named algorithm, which can compute an
+// identity activation.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -35,8 +35,8 @@ class CallDecider {
   bool any_engine() const {
     return call_.kind != CallKind::kMisaligned && call_.kind != CallKind::kIdentity;
   }
-  // Returns whether the call may run `configuration`: without graph_engines, it must consist of
-  // legacy algorithms on whole images.
+  // Returns whether the call may run `configuration`. Without graph_engines, the configuration must
+  // consist of legacy algorithms on whole images.
   bool MayRun(const Configuration& configuration) const {
     return call_.graph_engines || !(UsesGraph(configuration) || configuration.IsTiled());
   }
@@ -64,17 +64,18 @@ class CallDecider {
   bool LacksMemory(const std::optional<Promise>& told) const {
     return told && told->undivided.engine.empty() && told->owned_bytes > facts_.assured_bytes;
   }
-  // Sets `promise_` to a plan in the kernel's share of the budget, to the promise that the caller
-  // was told, or to a plan for a caller that did not ask.
+  // Sets `promise_` to one of three plans: a plan in the kernel's share of the budget, the plan of
+  // the promise that the caller was told, or a new plan for a caller that did not ask.
   void Choose();
   std::optional<Promise> InBudget();
-  // Returns the tilings that were measured within BudgetShare::limit_bytes, which is the ceiling
-  // for every kernel. Leaves out tilings that were found slower. A tiling may exceed the kernel's
-  // own share, which is the limit of `request`. Returns none if tiles may not serve the call.
+  // Returns the tilings that were measured within BudgetShare::limit_bytes, the limit that holds
+  // for every kernel. So a tiling may exceed the kernel's own share, which is the limit of
+  // `request`. Leaves out tilings that were found slower than an undivided engine. Returns none if
+  // the call may not run tiles.
   std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
                                      const PromiseRequest& request);
-  // Returns `promise` with the fastest plan that is known by now to fit it. REQUIRES: `promise` was
-  // made before everything was measured, or its plan cannot run.
+  // Returns `promise` with the fastest plan that is now known to fit the promise. REQUIRES:
+  // `promise` was made before everything was measured, or its plan cannot run.
   Promise Improved(Promise promise);
   // Returns a plan within the workspace that the caller passes. The plan is as exact and as
   // deterministic as the named algorithm. Returns none if the call should run unchanged; the
@@ -83,8 +84,9 @@ class CallDecider {
   // Returns the promise of the workspace plan's kernel, for a caller that did not ask before.
   std::optional<Promise> FromFile(size_t limit_bytes);
   std::optional<Promise> Unmeasured(bool over_limit);
-  // `promise` is the best promise of `candidates` without tiles. Returns `promise` or a faster
-  // promise in tiles. Asks for grids within the larger of `limit_bytes` and the request's limit.
+  // `promise` is the best promise of `candidates` without tiles. Returns `promise`, or a promise in
+  // tiles if that is faster. Asks for grids within the larger of `limit_bytes` and the request's
+  // limit.
   std::optional<Promise> OrTiles(std::optional<Promise> promise,
                                  const std::vector<Candidate>& candidates,
                                  const PromiseRequest& request, size_t limit_bytes);
@@ -97,7 +99,7 @@ class CallDecider {
   // Returns whether the plan of `promise_` may run. If the plan was found wrong and nothing can
   // replace it, sets `promise_` to none.
   Trust Trusted();
-  // Returns the fastest known undivided engine that could run in place of the tiles of `promise_`,
+  // Returns the fastest known undivided engine that could run instead of the tiles of `promise_`,
   // in the same workspace. Returns an empty engine if `promise_` is not in tiles or a workspace
   // plan demands the tiles.
   MicroConfiguration InPlaceOfTiles() const;
@@ -125,8 +127,8 @@ class CallDecider {
   bool settled_ = true;
   bool late_ = false;     // some measurement is missing, and no time is left to make it
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
-  // Says that no tiles are faster than an undivided engine, although some tiles fit. Empty if no
-  // tiles were found slower.
+  // The message that tiles fit, but are slower than an undivided engine. Empty if no tiles were
+  // found slower.
   std::string slower_;
 };
 
@@ -148,9 +150,9 @@ std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& ca
   if (!call_.graph_engines || !MayTile(facts_.tiles, candidates, request)) return {};
   const size_t need =
       std::max(call_.need_bytes.value_or(0), WorkspaceOfFastest(candidates, facts_.problem));
-  // Shares may change, but grids are always asked for under the limit that holds for every kernel.
-  // If `measures` is false, only tiles that were measured before, when the budget was divided, are
-  // returned.
+  // The question has the limit that holds for every kernel, and not the share, which may change. If
+  // `measures` is false, the answer has only tiles that were measured before, when the budget was
+  // divided.
   const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
   Tilings tilings = ask_(FindTilings{
       {}, RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic), measures});
@@ -170,8 +172,8 @@ std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
   if (!call_.graph_engines || facts_.share || !MayTile(facts_.tiles, candidates, request)) {
     return promise;
   }
-  // An earlier promise in tiles chose its grid for the limit `limit_bytes`. The question is about
-  // the larger limit, so that the answer has that grid, too.
+  // An earlier promise in tiles may have chosen its grid for the limit `limit_bytes`. The question
+  // has the larger limit, so that its answer includes that grid.
   FindTilings question{{}, request};
   question.request.limit_bytes = std::max(request.limit_bytes, limit_bytes);
   Tilings tilings = ask_(std::move(question));
@@ -252,7 +254,7 @@ std::optional<Promise> CallDecider::Unasked() {
   const ConvolutionProblem& problem = facts_.problem;
   if (!call_.need_bytes) {
     // The real library refuses this algorithm. The call must reach the library even under a strict
-    // limit, because if another engine ran, the program would not see that error.
+    // limit. If another engine ran, the program would not see the library's error.
     decision_.promised_bytes = 0;
     decision_.reason = {ReasonKind::kDoesNotServe};
     return std::nullopt;
@@ -272,8 +274,8 @@ std::optional<Promise> CallDecider::Unasked() {
   const Candidate* const own = FindUndivided(candidates, facts_.asked, problem.n);
   if (own != nullptr) decision_.configuration.runs[0].micro = own->micro;
   if (own == nullptr && need <= limit && !facts_.deterministic) {
-    // The named algorithm was not measured, because time or memory ran out before, so it may be
-    // faster than all measured engines.
+    // Time or memory ran out before the named algorithm was measured. So it may be faster than all
+    // measured engines.
     decision_.reason = {ReasonKind::kAskedNotMeasured};
     return std::nullopt;
   }
@@ -284,10 +286,10 @@ std::optional<Promise> CallDecider::Unasked() {
   const bool own_serves =
       need <= limit && own != nullptr && (own->micro.deterministic || !facts_.deterministic);
   if (promise && own_serves) {
-    // The named algorithm is compared with the promised plan and with the fastest plan. The
-    // promised plan may be slower than the fastest plan by kHysteresis. If only the promised plan
-    // were compared, the named algorithm might run although it is slower than the fastest plan by
-    // up to twice kHysteresis.
+    // The time of the named algorithm is compared with the times of the promised plan and of the
+    // fastest plan. The promised plan may be slower than the fastest plan by kHysteresis. If only
+    // the promised plan were compared, the named algorithm might run although it is slower than the
+    // fastest plan by up to twice kHysteresis.
     const double worth_ms = (1 - kHysteresis) * own->micro.time_ms;
     const bool gains = promise->configuration.TimeMs() < worth_ms ||
                        *FastestPromisableMs(candidates, request) < worth_ms;
@@ -299,8 +301,8 @@ std::optional<Promise> CallDecider::Unasked() {
     }
   }
   if (!promise) {
-    // Only pieces of the named algorithm itself are left. They are compared with the undivided
-    // algorithm.
+    // Only pieces of the named algorithm itself may still fit. Their output is compared with that
+    // of the undivided algorithm.
     promise = PiecesOf(facts_.asked, candidates, request);
     if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }
@@ -352,8 +354,8 @@ void CallDecider::Choose() {
   }
   if (promise_ || any_engine() || decision_.promised_bytes <= decision_.limit_bytes) return;
   // The named algorithm needs more than the caller was told to pass, or more than the user's limit.
-  // No other algorithm serves an identity activation, and none is known to serve pointers that are
-  // aligned to less than 16 bytes, so pieces of the algorithm itself run.
+  // No other algorithm supports an identity activation, and none is known to support pointers that
+  // are aligned to less than 16 bytes. So pieces of the named algorithm itself run.
   if (!Holds(call_.told_alone)) return;
   promise_ = call_.told_alone;
   told_ = true;
@@ -416,13 +418,13 @@ bool CallDecider::AskedServes() const {
          (!facts_.deterministic || decision_.configuration.Largest().deterministic);
 }
 
-// Returns whether the program's own call may run while the plan is not compared or built, or after
-// a piece failed. It may run if it fits the limit and is as deterministic as demanded, because then
-// the plan would only have gained time. Otherwise it may run only if nothing undivided keeps the
-// promise, and only in two cases. First, the call fits the workspace that the caller passes.
-// Second, any_engine() is true and nothing was ever told for this algorithm, so the program sees
-// the real library's own error. In both cases it may not run if the caller was told a promise and a
-// strict limit forbids the call.
+// Returns whether the program's own call may run instead of a plan that is not compared or built,
+// or of which a piece failed. It may run if it fits the limit and is as deterministic as demanded,
+// because then the plan would only have gained time. Otherwise it may run only if nothing undivided
+// keeps the promise, and only in two cases. First, the call fits the workspace that the caller
+// passes. Second, any_engine() is true and nothing was ever told for this algorithm; then the
+// program sees the real library's own error. In both cases it may not run if the caller was told a
+// promise and a strict limit forbids the call.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
       decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);
@@ -486,7 +488,8 @@ void CallDecider::LookAgain(bool trusted) {
                     (!settled_ && (facts_.tunes || !trusted)) || LacksMemory(call_.told) ||
                     LacksMemory(call_.told_alone);
   if (!more || StaysWhole()) return;
-  // During a capture nothing can be measured or built, so the first call after it decides again.
+  // During a capture nothing can be measured or built, so the first call after the capture decides
+  // again.
   decision_.look_again = facts_.capturing ? When::kNextCall : When::kLater;
 }
 

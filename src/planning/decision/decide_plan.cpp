@@ -10,7 +10,7 @@ namespace {
 
 using Substitutes = std::vector<MicroConfiguration>;
 
-// `candidates` are the rows of one engine. Returns the row for all `n` images; null if it was not
+// `candidates` are the rows of one engine. Returns the row for all `n` images; null if that was not
 // measured.
 const MicroConfiguration* UndividedOf(const std::vector<Candidate>& candidates, int n) {
   for (const Candidate& candidate : candidates) {
@@ -51,26 +51,27 @@ class PlanDecider {
     return rows;
   }
 
-  // Follows the workspace plan's kernel. If that kernel does not hold for the plan, adds a note
-  // that says why, and returns false.
+  // Follows the workspace plan's entry for this execution plan. If the entry does not hold for the
+  // execution plan, adds a note that says why, and returns false.
   bool FollowFile();
   void FitUnder();
-  // Decides for `promise`. It has no undivided engine, so only its pieces keep it.
+  // Decides for `promise`, which only its pieces can keep, because it has no undivided engine.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
   // `promise` runs the plan's own engine within the plan's need. Returns `promise` or a promise in
-  // tiles that is faster by kHysteresis. Tiles that need more workspace than the plan must also be
-  // faster by kHysteresis than the best tiles that need no more.
+  // tiles that is faster by kHysteresis. If these tiles need more workspace than the plan, they
+  // must also be faster by kHysteresis than the best promise that needs no more than the plan.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
-  // Returns whether the program was told of more workspace than the plan needs, so that tiles have
-  // room.
+  // Returns whether the program was told more workspace than the plan needs, and this promise still
+  // holds. Tiles may then use that workspace.
   bool HasRoom() const;
-  // Returns the most workspace that tiles may need if the plan itself fits the limit.
+  // Returns the most workspace that tiles may use if the plan itself fits the limit.
   size_t RoomForTiles() const;
   // Promises `bytes`, which is more than the plan needs.
   void GiveRoom(size_t bytes);
-  // Makes a promise of less than the plan needs: within the limit or, if `told` is set, of the size
-  // of `told`. Returns none if nothing can keep the promise; `why_` then says why.
+  // Makes a promise of less than the plan needs. If `told` is set, the promise has the size of
+  // `told`; otherwise it fits the limit. Returns none if nothing can keep the promise; `why_` then
+  // says why.
   std::optional<Promise> Within(const KeptPromise* told);
   // Returns a promise that pieces of the plan's own engine keep alone, for plans that no undivided
   // engine can replace within the limit.
@@ -83,11 +84,11 @@ class PlanDecider {
   std::optional<MicroConfiguration> BestSubstitute(const KeptPromise* told,
                                                    const PromiseRequest& request);
   Promise InBudget(const MicroConfiguration& other);
-  // Returns whether the plan of `promise` may run. Its tiles must be faster in place than the
+  // Returns whether the pieces of `promise` were found correct. Tiles must also be faster than the
   // undivided engine `faster_than`, if that is set.
   Trust Compared(const Promise& promise, const MicroConfiguration& faster_than,
                  bool engines_differ = false);
-  // Runs the application's own plan, or refuses it if a strict limit forbids it.
+  // Runs the application's own plan or, if the plan exceeds a strict limit, refuses it.
   void Stay(Reason why);
   // Runs the application's own plan, because the schedule could not be built.
   void StayUnprepared(const std::string& why);
@@ -104,11 +105,11 @@ class PlanDecider {
   // If settled_, measured_ or compared_ is false, a later call may know more.
   bool settled_ = true;   // everything that the policy wants was measured
   bool measured_ = true;  // some row of the plan's own engine is known
-  bool late_ = false;     // no time was left to measure more of the plan's own engine
+  bool late_ = false;     // no time was left to measure the plan's own engine or tiles
   bool compared_ = true;  // the plan's division was compared and could be built
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
-  // Says that no tiles are faster than an undivided engine, although some tiles fit. Empty if no
-  // tiles were found slower.
+  // The message that tiles fit, but are slower than an undivided engine. Empty if no tiles were
+  // found slower.
   std::string slower_;
 };
 
@@ -138,8 +139,8 @@ Trust PlanDecider::Compared(const Promise& promise, const MicroConfiguration& fa
                       tiled ? faster_than : MicroConfiguration()});
 }
 
-// Runs `promise`. With `in_place`, less is promised than the plan needs, so the undivided engine
-// replaces the application's plan.
+// Runs `promise`. With `in_place`, the promise is smaller than the plan's need, so the promise's
+// undivided engine replaces the application's plan.
 void PlanDecider::Schedule(const Promise& promise, bool in_place) {
   decision_.action = CallAction::kSchedule;
   decision_.configuration = promise.configuration;
@@ -265,7 +266,7 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   const size_t pieces_bytes = promise ? promise->configuration.WorkspaceBytes() : 0;
   // If only another engine could keep a promise, nothing is promised, except for the first plan of
   // a list. Otherwise an application that times plans would time that engine under the names of
-  // many plans, and the promise would leave no room for pieces later.
+  // many plans. The promise might also be too small for pieces that are found later.
   if (!promise && !any_engine && told == nullptr) {
     why_ = {late_        ? ReasonKind::kNoTimeForDivisions
             : !measured_ ? ReasonKind::kDivisionsNotMeasured
@@ -317,8 +318,8 @@ bool PlanDecider::FollowFile() {
     promise.undivided = promise.configuration.runs[0].micro;
     promise.workspace_bytes = bytes;
   } else {
-    // An undivided engine must keep the promise. It should fit the workspace of the pieces; if none
-    // does, the promise grows to what the engine needs, within the file's limit.
+    // An undivided engine must keep the promise. It should fit the workspace of the pieces. If no
+    // engine fits that, the promise grows to the need of one within the file's limit.
     Substitutes others = ask_(FindSubstitutes{{}, in_budget ? 0 : bytes});
     if (others.empty() && !in_budget) others = ask_(FindSubstitutes{{}, confirmed.limit_bytes});
     if (others.empty()) return fails(Sentence(Detail::kNothingUndivided));
@@ -417,7 +418,7 @@ void PlanDecider::GainTime() {
                   : late_          ? ReasonKind::kNoTime
                   : known          ? ReasonKind::kNothingFasterAnywhere
                                    : ReasonKind::kNotMeasured};
-    // A vast plan runs slowly undivided, so its reason says why no tiles run, even if none fit.
+    // A vast plan is slow undivided. So its reason says why no tiles run, even if no tiles fit.
     why.no_tiles = plan_.is_vast ? no_tiles_ : slower_;
     return Stay(std::move(why));
   }
@@ -477,9 +478,9 @@ void PlanDecider::FitUnder() {
     promise = Within(told);
   }
   if (!promise) return Stay(why_);
-  // Tiles must be faster in place than the engine that may run instead of them: under a budget, the
-  // fastest engine of any API; for the first plan of a list, the substitute. For any other plan
-  // there is no such engine.
+  // Tiles must be faster than the engine that may run instead of them. Under a budget, this is the
+  // fastest engine of any API; for the first plan of a list, it is the substitute. For any other
+  // plan there is no such engine.
   const bool replaces = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
   const Trust trust = Compared(*promise, facts_.share ? promise->baselines.any_api
                                          : replaces   ? promise->undivided
@@ -523,11 +524,11 @@ void PlanDecider::FitUnder() {
 }
 
 void PlanDecider::LookAgain() {
-  // A plan whose need exceeds the limit, and that has reported its whole need, keeps reporting it.
+  // A plan that has reported its need, although the need exceeds the limit, keeps reporting it.
   const bool told_less = decision_.promises_less || plan_.told_here;
   if (!told_less && plan_.need_bytes > facts_.user_limit) return;
   // If this process does not measure the plan, rows of another process may still appear in the
-  // store.
+  // store, so a later call looks again.
   const bool more = !compared_ || (facts_.tunes ? !settled_ : !measured_ && plan_.store);
   if (more) decision_.look_again = When::kLater;
 }
@@ -573,8 +574,8 @@ Decision PlanDecider::Decide() {
 std::vector<Candidate> CandidatesInBudget(std::vector<Candidate> own,
                                           const std::vector<Candidate>& other, int n,
                                           size_t need_bytes) {
-  // For all images the plan's own engine needs `need_bytes`, so rows of a store that state less are
-  // wrong.
+  // On the whole mini-batch the plan's own engine needs `need_bytes`, so rows of a store that state
+  // less are wrong.
   std::erase_if(own, [&](const Candidate& candidate) {
     return candidate.micro.IsWhole(n) && candidate.micro.workspace_bytes < need_bytes;
   });

@@ -58,9 +58,10 @@ struct Measure {
 };
 
 // The answer to FindTilings. FindTilings asks for grids of tiles that were measured within the
-// limit of `request`. The tiles run the plan's own engine or, if `engine` is empty, any engine that
-// may serve plain calls of a legacy kernel or the tiles of a vast plan. FindTilings is asked only
-// if Facts::tiles allows it, or if a promise in tiles was given.
+// limit of `request`. If `engine` is not empty, it is the plan's own engine, which the tiles run.
+// Otherwise the tiles run any engine that may serve plain calls of a legacy kernel or the tiles of
+// a vast plan. FindTilings is asked only if Facts::tiles allows it, or if a promise in tiles was
+// given.
 struct Tilings {
   std::vector<Tiling> measured;
   // If no grid fits: the smallest workspace of a grid; 0: unknown.
@@ -79,7 +80,9 @@ struct FindTilings {
 
 // Asks for undivided engines that may replace a plan within `limit_bytes`. They are as exact and as
 // deterministic as the plan, and the most promising one comes first. The answer is the plan's own
-// engine if it fits, otherwise `promised`, otherwise engines of the heuristics' list.
+// engine if that fits, otherwise `promised` if that fits. Otherwise it lists engines of the
+// heuristics' list and an engine that was measured on the whole mini-batch or, if none of these
+// fit, any engine that fits.
 struct FindSubstitutes {
   using Answer = std::vector<MicroConfiguration>;
   EngineId promised;  // the engine of an earlier promise; empty if there was none
@@ -163,7 +166,7 @@ struct ConfirmedGraphKernel {
   Reason reason;           // without the number of pieces, which is set later
 };
 
-// The part of the budget for all kernels that one kernel may use.
+// The part of the common budget that one kernel may use.
 struct BudgetShare {
   size_t bytes = 0;        // the kernel's share of ucudnn's workspace
   size_t limit_bytes = 0;  // the ceiling for every kernel
@@ -171,14 +174,16 @@ struct BudgetShare {
   size_t usable_bytes() const { return std::min(bytes, limit_bytes); }
 };
 
-// A promise that this process or an earlier one has made. It promises less workspace than a plan
-// needs or, to make room for tiles, more.
+// A promise that this process or an earlier one has made. It is smaller than the plan's need, or
+// larger so that tiles may use more workspace.
 struct KeptPromise {
   size_t workspace_bytes = 0;
   // The engine that keeps the promise in one piece. If more than the need was promised, it is the
-  // plan's own engine.
+  // plan's own engine. It is empty if only pieces keep the promise.
   EngineId undivided;
-  // True if `undivided` may run in place of pieces even if the pieces could run.
+  // True if `undivided` may run even where pieces could: the plan is the first of a heuristics
+  // list, its promise exceeds its need, or the promised configuration has another engine than the
+  // plan.
   bool any_engine = false;
   bool operator==(const KeptPromise&) const = default;
 };
@@ -193,7 +198,7 @@ struct CallFacts {
   // although a later call outside the capture may be able to use them.
   bool more_outside = false;
   std::optional<Promise> told;  // the fastest promise within passed_bytes
-  // The fastest promise within passed_bytes that the named algorithm keeps alone.
+  // The fastest promise within passed_bytes that pieces of the named algorithm keep alone.
   std::optional<Promise> told_alone;
   bool was_told = false;  // a promise, of any size, was given for this algorithm
   std::optional<ConfirmedLegacyKernel> confirmed;
@@ -209,7 +214,7 @@ struct PlanFacts {
   bool is_heuristics_first = false;  // the plan is the first of a heuristics list
   // True if the convolution is vast (IsVast), so that cuDNN has hardly any other engine for the
   // undivided convolution. The plan's tiles may then run other engines that are as exact as the
-  // plan's engine. These engines need not propagate NaNs as strictly.
+  // plan's engine. These engines need not propagate NaNs as strictly as the plan's engine.
   bool is_vast = false;
   std::optional<KeptPromise> told;  // the promise given under this user limit
   bool told_here = false;           // this process gave `told`, so it must not change
@@ -245,7 +250,7 @@ struct Facts {
   TileUse tiles = TileUse::kNone;  // the purpose for which the kernel may be cut into tiles
   std::optional<BudgetShare> share;
   // Bytes of ucudnn's own workspace that every call can get. They are set aside for kernels that no
-  // engine serves without workspace.
+  // engine can run without workspace.
   size_t assured_bytes = 0;
   std::optional<EarlierDecision> earlier;
   std::variant<CallFacts, PlanFacts> program;

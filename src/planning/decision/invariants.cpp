@@ -275,9 +275,9 @@ const MicroConfiguration* Invariants::AskedAsMeasured() const {
   return nullptr;
 }
 
-// Checks invariant 7, never worse. After an earlier promise or under a budget a plan may have to be
-// slower than the named engine, so the times are not compared. Kernels of a workspace plan have no
-// measurements.
+// Checks invariant 7, never worse. Does not compare times after an earlier promise or under a
+// budget, because a plan may then have to be slower than the named engine. Kernels of a workspace
+// plan have no measurements.
 Broken Invariants::NoSlower() const {
   const bool bound = call_ != nullptr ? call_->was_told : decision_.promises_less;
   const MicroConfiguration* const own = AskedAsMeasured();

@@ -11,8 +11,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// The number of CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, the only algorithm that serves an
-// identity activation.
+// The number of CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, the only algorithm that supports
+// an identity activation.
 constexpr int kServesIdentity = 1;
 
 bool MayServeIdentity(Operation operation, const EngineId& engine) {
@@ -38,8 +38,8 @@ std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Can
   return std::nullopt;
 }
 
-// Returns a promise of pieces of `engine` alone in workspace that is set aside from a budget. The
-// size of the budget is the request's limit.
+// Returns a promise of pieces of `engine` alone. Their workspace is set aside from a budget, whose
+// size is the request's limit.
 std::optional<Promise> AssuredPieces(const EngineId& engine,
                                      const std::vector<Candidate>& candidates,
                                      PromiseRequest request) {
@@ -61,9 +61,9 @@ bool Serves(const Candidate& candidate, const PromiseRequest& request) {
          (!request.deterministic || micro.deterministic);
 }
 
-// Returns the promise of pieces of the named engine, made by `pieces_of`. If there is none and the
-// named engine cannot serve an identity activation, returns the promise of the fastest pieces of
-// another engine of the caller's API.
+// Returns the promise of pieces of the named engine, made by `pieces_of`. If `pieces_of` makes
+// none, and the named engine cannot run an identity activation, returns the promise of the fastest
+// pieces of another engine of the caller's API.
 template <typename PiecesOfEngine>
 std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedRequest& named,
                                      const std::vector<Candidate>& candidates,
@@ -94,7 +94,7 @@ void AddPiecesBy(PiecesOfEngine pieces_of, Operation operation, MathType math,
                  std::vector<Offer>& offers) {
   for (const Candidate& candidate : candidates) {
     // The pieces of an algorithm are compared with the undivided algorithm, so the algorithm must
-    // serve the whole mini-batch.
+    // support the whole mini-batch.
     if (!Serves(candidate, request)) continue;
     std::optional<Promise> pieces = pieces_of(candidate.micro.engine, candidates, request);
     if (!pieces) continue;
@@ -169,7 +169,7 @@ void AddOffersInBudget(Operation operation, MathType math, const std::vector<Can
     if (fresh) plan->second = MakeOwnedPromise(candidates, as_exact, tilings);
     if (!plan->second) continue;
     Promise promise = *plan->second;
-    // If offers take equal times, the offer with the algorithm of the largest piece comes first.
+    // Among offers with equal times, the one with the algorithm of the largest piece comes first.
     const bool of_largest = promise.configuration.Largest().engine == micro.engine;
     promise.reported = {micro.engine, request.n, promise.configuration.TimeMs(), 0,
                         micro.deterministic};
@@ -204,8 +204,9 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
       OrInTiles(MakePromise(candidates, request), tilings, candidates, request);
   if (!promise) return std::nullopt;
   PromiseRequest alone = request;
-  // An identity activation may need more than the limit. Under a budget, its pieces use assured
-  // workspace. Otherwise the promise may grow to one byte less than the named algorithm needs.
+  // An identity activation may need more than the limit. Under a budget, its pieces use workspace
+  // that is set aside (AssuredBytes). Otherwise the promise may grow to one byte less than the
+  // named algorithm needs.
   std::optional<Promise> assured;
   if (named.in_budget && MayServeIdentity(named.problem.operation, named.engine)) {
     alone.limit_bytes = offer.budget_bytes;
@@ -227,8 +228,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
     }
     for (Run& run : promise->alone.runs) run.micro.time_ms = kUnknownTime;
   }
-  // A better plan may follow when everything is measured, so the caller is told a size that leaves
-  // room for it.
+  // Once everything is measured, a better plan may be found. So the caller is told a size that such
+  // a plan may use.
   if (promise->provisional && offer.tunes) {
     promise->workspace_bytes =
         std::max(promise->workspace_bytes, std::min(named.limit_bytes, offer.need_bytes));
@@ -239,7 +240,7 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided) {
   pieces.reference = std::move(undivided);
   pieces.ran_here = true;
-  // Pieces of the named algorithm itself also serve an identity activation.
+  // Pieces of the named algorithm itself can also run an identity activation.
   const bool own = pieces.configuration.Largest().engine == pieces.reference.engine;
   if (operation == Operation::kForward && own) pieces.alone = pieces.configuration;
   return pieces;

@@ -43,10 +43,10 @@ void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro) 
 
 namespace {
 
-// Reports the engine of the plan's largest piece. A program will ask the library for the workspace
-// of the reported engine on the whole mini-batch, so an engine that does not serve the whole
-// mini-batch is replaced by the undivided engine. Returns false if the undivided engine is more
-// exact than the plan.
+// Reports the engine of the plan's largest piece or, if that engine does not support the whole
+// mini-batch, the undivided engine. The reason is that the program will ask the library for the
+// reported engine's workspace on the whole mini-batch. Returns false if the undivided engine is
+// reported and has another numeric class than the plan's largest piece.
 bool ReportLargest(const ConfirmedLegacyKernel& confirmed, int n, Promise& promise) {
   const EngineId& largest = confirmed.configuration.Largest().engine;
   const Candidate* const whole = FindUndivided(confirmed.candidates, largest, n);

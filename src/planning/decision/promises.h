@@ -10,13 +10,13 @@
 
 namespace ucudnn::planning {
 
-// Returns whether `configuration`, of a legacy kernel, has engines of the graph API.
+// Returns whether `configuration`, of a legacy kernel, contains engines of the graph API.
 bool UsesGraph(const Configuration& configuration);
 // Returns whether `configuration`, of a legacy kernel, may run only after it was compared with the
 // undivided engine of the caller's API.
 bool NeedsTrust(const Configuration& configuration);
 
-// Returns the candidate with `engine` on all `n` images; null if it was not measured.
+// Returns the candidate of `engine` for all `n` images; null if there is none.
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
                                int n);
 
@@ -36,16 +36,16 @@ struct NamedRequest {
 // deterministic.
 PromiseRequest RequestForNamed(const std::vector<Candidate>& candidates, const NamedRequest& named);
 
-// Returns the promise of the workspace plan's configuration; none if the configuration is less
-// exact or less deterministic than the named engine, or if no undivided engine can replace it. If
-// `told` is given, the determinism that it reported counts instead of the named engine's
+// Returns the promise of the workspace plan's configuration. Returns none if the configuration is
+// less exact or less deterministic than the named engine, or if no undivided engine can replace it.
+// If `told` is given, the determinism that it reported counts instead of the named engine's
 // determinism.
 std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confirmed,
                                               const NamedRequest& named,
                                               const std::optional<Promise>& told = {});
 
-// Sets the time of `micro` to unknown unless the workspace plan's `configuration` contains it. The
-// times of engines that the configuration does not contain only rank these engines.
+// Sets the time of `micro` to unknown unless the workspace plan's `configuration` contains `micro`.
+// The times of engines that the configuration does not contain are only their places in a list.
 void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro);
 
 }  // namespace ucudnn::planning

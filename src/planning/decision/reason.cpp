@@ -5,7 +5,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns the sentence, in which {bytes}, {limit}, {detail} and {divided} stand for values.
+// Returns the sentence with the placeholders {bytes}, {limit}, {detail} and {divided}.
 // Long because every reason has a sentence.
 const char* Template(ReasonKind because) {
   switch (because) {
@@ -92,8 +92,8 @@ const char* Template(ReasonKind because) {
   return "";
 }
 
-// Returns the sentence, in which {bytes}, {limit}, {exact bytes}, {exact limit}, {images} and
-// {words} stand for values.
+// Returns the sentence with the placeholders {bytes}, {limit}, {exact bytes}, {exact limit},
+// {images} and {words}.
 const char* Template(Detail detail) {
   switch (detail) {
     case Detail::kServesIdentity:

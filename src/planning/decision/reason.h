@@ -1,5 +1,5 @@
-// Why a kernel runs as it does, and what did not go as planned. Each value has one sentence, for
-// the report and the log. Plain values.
+// Why a kernel runs as it does, and what did not go as planned. Each reason and each cause has one
+// sentence, for the report and the log. Plain values.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ enum class ReasonKind {
   kNotMeasured,     // not measured, and this process will never measure it
   kNotMeasuredYet,  // a later call may know more
   kNoTime,          // the time for measuring was used up before this kernel was measured
-  // The time was used up before anything that may fit was measured; the caller's own call runs.
+  // The time was used up before anything that may fit was measured, so the caller's own call runs.
   kNoTimeToFit,
   kNoTimeForDivisions,     // the time was used up before divisions of a graph plan were measured
   kAskedNotMeasured,       // other engines were measured, the named algorithm was not
@@ -36,7 +36,8 @@ enum class ReasonKind {
   kGraphEngine,
   kOwnWorkspace,  // undivided, in ucudnn's own workspace
   kAsTold,        // undivided, as the caller was told when it asked
-  // More workspace was told than this call uses, because an identity activation needs it.
+  // The caller was told more workspace than this call uses, because an identity activation needs
+  // it.
   kAsToldForIdentity,
   kAskedAfterFailure,  // the caller's own call, because a piece failed
   kAskedNotCompared,   // the caller's own call, because the plan was not compared yet
@@ -98,7 +99,7 @@ enum class FallbackCause {
 };
 const char* Sentence(FallbackCause cause);
 
-// Texts that become the `detail` of a cause or a reason.
+// Texts that become the `detail` of a note or of a reason.
 enum class Detail {
   kServesIdentity,  // why no algorithm below the limit may replace the named one
   kNoRoomInTotal,   // the total workspace has nothing left to set aside

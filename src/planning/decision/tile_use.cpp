@@ -3,7 +3,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns the bytes of x and y of one image.
+// Returns the bytes of one image in x and in y together.
 int64_t ImageBytes(const ConvolutionProblem& problem) {
   const Spatial y = OutputExtents(problem);
   const auto elements = [](int64_t channels, const Spatial& extents) {

@@ -17,8 +17,8 @@ enum class TileUse : int32_t {
 };
 
 // Returns whether an image of x or y spans more than `most_span` elements. Engines that count
-// elements in 32 bits serve tiles of such a convolution, but not the undivided convolution. For the
-// undivided convolution cuDNN has only one or two slow engines.
+// elements in 32 bits can run tiles of such a convolution, but not the undivided convolution. For
+// the undivided convolution cuDNN has only one or two slow engines.
 bool IsVast(const ConvolutionProblem& problem, int64_t most_span = kMostViewSpan);
 
 // The conditions, besides the problem, from which UseOfTiles decides.
@@ -31,11 +31,11 @@ struct TileConditions {
   int64_t most_span = kMostViewSpan;  // see IsVast
 };
 
-// Returns the purpose of tiles: to fit if the limit excludes the engine that the program would run,
-// otherwise to gain time if there is a reason why tiles may be faster. There are three such
-// reasons: the policy tries everything; fast engines serve only parts of one image (IsVast); or,
-// with channels first, fast engines convert x and y in the workspace, and the copies of a single
-// image exceed the L2 cache. Without a reason, measuring tiles would be in vain.
+// Returns the purpose of tiles. It is kToFit if the limit excludes the engine that the program
+// would run. Otherwise it is kToGain if there is a reason why tiles may be faster. There are three
+// such reasons: the policy tries everything; fast engines support only parts of one image (IsVast);
+// or, with channels first, fast engines convert x and y in the workspace, and the copies of a
+// single image exceed the L2 cache. Without a reason, measuring tiles would be in vain.
 TileUse UseOfTiles(const ConvolutionProblem& problem, const TileConditions& conditions);
 
 }  // namespace ucudnn::planning

@@ -15,7 +15,7 @@ bool RunsPieces(const Decision& decision, const Obstacles& obstacles) {
 }
 
 Unplanned DecideUnplanned(const UnplannedCall& call) {
-  // The undivided algorithm of a promise does not serve an identity activation. Only the named
+  // The undivided algorithm of a promise does not support an identity activation. Only the named
   // algorithm does.
   const bool kept = call.told && call.kind != CallKind::kIdentity;
   if (kept) return {CallAction::kReal, *call.told};

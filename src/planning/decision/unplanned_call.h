@@ -1,6 +1,6 @@
 // Decides what a call runs if the schedule of its decision cannot run, or if there is no decision.
-// Pure functions that allocate nothing: RunsPieces is used by every call that has a schedule, and
-// DecideUnplanned also when memory is out.
+// Pure functions that allocate nothing: every call that has a schedule uses RunsPieces, and
+// DecideUnplanned must work when memory has run out.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ struct Obstacles {
 // Pieces that nothing can replace also run after a failure.
 bool RunsPieces(const Decision& decision, const Obstacles& obstacles);
 
-// A call of the legacy API without a decision that can run. Either nothing can be remembered about
-// the call, because memory is out or there are too many kernels; or only pieces may serve the call,
-// and they cannot run.
+// A call of the legacy API without a decision that can run. There are two causes. Nothing can be
+// remembered about the call, because memory has run out or there are too many kernels. Or only
+// pieces may serve the call, and the pieces cannot run.
 struct UnplannedCall {
   CallKind kind = CallKind::kPlain;
   int algorithm = 0;  // the algorithm that the program names
@@ -44,7 +44,8 @@ struct Unplanned {
   bool operator==(const Unplanned&) const = default;
 };
 // Decides an unplanned call. If a promise was given, the undivided algorithm that keeps the promise
-// runs, because the promise may be smaller than the need of the named algorithm.
+// runs, because the promise may be smaller than the need of the named algorithm. A call with an
+// identity activation always keeps the named algorithm.
 Unplanned DecideUnplanned(const UnplannedCall& call);
 
 }  // namespace ucudnn::planning
