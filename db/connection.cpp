@@ -12,9 +12,9 @@ namespace {
 constexpr int kBusyTimeoutMs = 5000;
 constexpr int kBusyPollMs = 5;
 
-// SQLite's busy handler. Waits for a lock that another process holds, and returns 0 to give up.
-// Polls at equal intervals. SQLite's own handler would slow down to one try per 100 ms, and a
-// process that writes without a pause would then starve the waiting processes.
+// SQLite's busy handler. Waits for a lock that another process holds. Returns 0 to give up. Polls
+// at equal intervals. SQLite's own handler would slow down to one try per 100 ms, and a process
+// that writes without a pause would then starve the waiting processes.
 int WaitWhileBusy(void* locks_fail, int tries) {
   // SQLite reports ENOLCK as if another process held the lock. On a file system without locks (NFS
   // without its lock service) waiting is useless. errno still has the value that fcntl set.
@@ -136,8 +136,8 @@ Status Connection::Open(const std::string& path, Access access) {
     return status;
   }
   sqlite3_busy_handler(connection_, WaitWhileBusy, &locks_fail_);
-  // The file may come from anyone. So no code in its schema may run, and closing another program's
-  // database must not change it (no checkpoint).
+  // The file may come from anyone, so the code in its schema must not run. The file may also be
+  // another program's database, so closing it must not change it (no checkpoint).
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(connection_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);

@@ -16,8 +16,8 @@ namespace ucudnn::db {
 
 class Connection;
 
-// A prepared statement. The connection must outlive the statement. When this object ends, the
-// connection keeps the prepared SQL for the next Prepare of the same text. Parameters are numbered
+// A prepared statement. The connection must outlive the statement. The destructor leaves the
+// prepared SQL with the connection, for the next Prepare of the same text. Parameters are numbered
 // from 1, columns from 0.
 class Statement {
  public:
@@ -79,7 +79,7 @@ class Connection {
   Result<Statement> Prepare(const std::string& sql);
   Status Execute(const std::string& sql);
   Result<int64_t> Number(const std::string& sql);  // returns the first column of the first row
-  int64_t Changes() const;  // number of rows that the last statement inserted
+  int64_t Changes() const;  // number of rows that the last statement inserted or deleted
 
   // Returns SQLite's message if an operation since Open found that the file is damaged or not an
   // SQLite database; otherwise an empty text.
@@ -96,7 +96,7 @@ class Connection {
   // Prepared statements by SQL text. An entry is null while a Statement uses it.
   std::map<std::string, sqlite3_stmt*> spare_;
   std::string damage_;
-  bool locks_fail_ = false;  // the last lock failed with ENOLCK, not because a process held it
+  bool locks_fail_ = false;  // the last try to lock failed with ENOLCK
 };
 
 // A transaction that may write. The destructor rolls it back unless Commit succeeded. Begin waits

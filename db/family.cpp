@@ -38,7 +38,7 @@ std::vector<std::string> FamilyTexts(const ConvolutionProblem& problem) {
   std::vector<std::string> texts;
   texts.reserve(FamilyColumns().size());
   for (auto& [column, text] : ToColumns(problem)) texts.push_back(std::move(text));
-  // The first column of ToColumns() is n; the table has op in its place.
+  // ToColumns() begins with n, but the table begins with op.
   texts[0] = OperationName(problem.operation);
   return texts;
 }

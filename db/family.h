@@ -13,16 +13,16 @@
 namespace ucudnn::db {
 
 // Returns the columns that distinguish kernel families, in table order. The last columns are
-// PostPadColumns(). Every row has numbers in them, even if the pads before and after each axis are
-// equal.
+// PostPadColumns(). Every row has numbers in PostPadColumns(), even if the pads before and after
+// each axis are equal.
 const std::vector<std::string>& FamilyColumns();
 
-// Returns the declared type of a family column.
+// Returns the SQL type with which a family column is declared.
 const char* FamilyColumnType(const std::string& column);
 
 // Returns the values of a problem's family as text, in table order. An empty text in a numeric
-// column stands for a default: 1 in the column `align`, the pad before the axis in
-// PostPadColumns(), and 0 in all others.
+// column means a default: 1 in the column `align`, the pad before the axis in PostPadColumns(), and
+// 0 in all others.
 std::vector<std::string> FamilyTexts(const ConvolutionProblem& problem);
 
 // Binds the family of `problem` to parameters 1 to N and returns N.

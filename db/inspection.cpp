@@ -44,8 +44,8 @@ Status WithFile(const std::string& path,
 }
 
 // Runs SQLite's integrity check, which also compares the indexes with the tables. Reports rows and
-// promises of families that do not exist, and promises with impossible values. Sets the counts of
-// `contents` that queries over whole tables give.
+// promises of families that do not exist, and promises with impossible values. Counts the families,
+// verifications, incomplete sizes and promises.
 Status CheckWhole(Connection& connection, StoreContents& contents) {
   UCUDNN_ASSIGN_OR_RETURN(Statement check, connection.Prepare("PRAGMA integrity_check(20)"));
   for (;;) {

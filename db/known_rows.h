@@ -1,5 +1,5 @@
-// The measurements of several stores by key. If several stores have the same key, the first store's
-// row counts. Not thread-safe.
+// Compares the rows of several stores by key. The first row that is added with a key is kept. Not
+// thread-safe.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@ class KnownRows {
  public:
   enum class Kind { kNew, kEqual, kDiffering };
 
-  // Adds `row` and returns kNew if no row with the same key is known. Otherwise returns kEqual or
-  // kDiffering, which says whether the known row has the same measurement.
+  // Adds `row` and returns kNew if no row with the same key was added before. Otherwise adds
+  // nothing; returns kEqual if the kept row has the same measurement, and kDiffering if not.
   Kind Add(const StoredMeasurement& row);
 
  private:

@@ -1,6 +1,6 @@
-// Reads promises in one store file of any schema version that this ucudnn knows, and writes them to
-// a file of the current version. Files before version 3 hold no promises. The caller holds
-// StoreMutex(). FORMAT.md describes the table.
+// Reads promises (planning::EnginePromise) in one store file of any schema version that this ucudnn
+// knows, and writes them to a file of the current version. Files before version 3 hold no promises.
+// The caller holds StoreMutex(). FORMAT.md describes the table.
 #pragma once
 
 #include <cstdint>

@@ -32,8 +32,8 @@ std::string OldSql(const std::vector<std::string>& tables) {
          "known.driver))) ";
 }
 
-// Returns the SQL condition for families to which no row refers. The WHERE clause `but` leaves out
-// some referring rows.
+// Returns the SQL condition for families to which no row refers. Rows that do not match the WHERE
+// clause `but` are ignored.
 std::string OrphanSql(const std::vector<std::string>& tables, const std::string& but = "") {
   std::string sql = "1";
   for (const std::string& table : tables) {

@@ -26,13 +26,13 @@ struct KernelFacts {
 using FactsByVersion = std::map<std::pair<int, int>, KernelFacts>;
 
 // Adds to `facts` the rows, complete sizes and verifications that a file of schema `version` holds
-// for `family` on `platform`. A version number 0 in `platform` matches every number. REQUIRES: a
+// for `family` on `platform`. A version in `platform` that is 0 matches every version. REQUIRES: a
 // transaction is open.
 Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProblem& family,
                  const planning::Platform& platform, FactsByVersion& facts);
 
-// Returns the note with this key; none if the file has no such note. The file must have the current
-// schema version.
+// Returns the note for this problem, platform and `about`; none if the file has no such note. The
+// file must have the current schema version.
 Result<std::optional<std::string>> ReadNote(Connection& connection,
                                             const ConvolutionProblem& problem,
                                             const planning::Platform& platform,

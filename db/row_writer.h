@@ -1,5 +1,5 @@
-// Writes rows to one store file of the current schema version. The caller holds a transaction
-// around all calls. Not thread-safe. The connection must outlive this object.
+// Writes rows to one store file of the current schema version. The caller opens the transaction and
+// commits it. Not thread-safe. The connection must outlive this object.
 #pragma once
 
 #include <string>
@@ -20,18 +20,22 @@ class RowWriter {
 
   explicit RowWriter(Connection& connection) : connection_(connection) {}
 
-  // Returns true if the row is new. Planning trusts `verified` only for Origin::kMeasured.
+  // Returns true if the row is new. With Origin::kMeasured, also calls MarkVerified if `verified`
+  // is set. SqliteStore::Read trusts only what MarkVerified has recorded, so `verified` of an
+  // imported row has no effect there.
   Result<bool> Insert(const StoredMeasurement& row, Origin origin);
   // Records that all engines of this kernel were measured at this micro-batch.
   Status MarkComplete(const ConvolutionProblem& problem, const planning::Platform& platform,
                       int micro_batch);
-  // Records that this engine's output at this micro-batch was compared on this platform.
+  // Records that this engine's output at this micro-batch equalled the undivided engine's output on
+  // this platform.
   Status MarkVerified(const ConvolutionProblem& problem, const planning::Platform& platform,
                       const EngineId& engine, int micro_batch);
-  // Replaces the note under this key.
+  // Stores `note` for this problem, platform and `about`. It replaces an earlier note.
   Status Note(const ConvolutionProblem& problem, const planning::Platform& platform,
               const std::string& about, const std::string& note);
-  // Returns true if there was no promise under this key.
+  // Adds `promise`. Returns false if the file has a promise with the same key, which stays in the
+  // file.
   Result<bool> Insert(const planning::EnginePromise& promise);
 
  private:

@@ -41,7 +41,7 @@ std::string FirstSql() {
          std::to_string(kApplicationId);
 }
 
-// Updates version 1 to 2. Version 1 held only complete sizes. Its rows with verified = 1 had been
+// Updates version 1 to 2. In version 1 all sizes were complete. Its rows with verified = 1 had been
 // imported; no run with this store had compared their outputs.
 constexpr const char* kSecondSql =
     "ALTER TABLE measurements ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;"
@@ -66,9 +66,9 @@ constexpr const char* kThirdSql =
     " PRIMARY KEY(kernel, n, device, cudnn, driver, engine, limit_bytes)) WITHOUT ROWID";
 
 // Returns SQL that updates version 3 to 4. SQLite cannot change the UNIQUE of a table, so the rows
-// are copied to a new table with the same ids. The new table is not called `kernels`. A program of
-// an earlier version that has the file open therefore gets an error, and cannot add rows of unknown
-// families.
+// are copied to a new table with the same ids. The new table is not called `kernels`, so that a
+// program of an earlier version that has the file open gets an error. Otherwise it could find a
+// wrong family, because it does not know the new columns.
 std::string FourthSql() {
   return "DROP VIEW IF EXISTS temp.families;ALTER TABLE kernels RENAME TO families;" +
          KernelsSql("families_4", FamilyColumns()) + "INSERT INTO main.families_4 SELECT id, " +
@@ -83,8 +83,8 @@ constexpr const char* kTables[] = {
     "'families','measurements','complete_sizes','verifications','promises'"};
 constexpr int kTableCounts[] = {2, 4, 5, 5};
 
-// The table `notes` is created when the first note is written. So a file of version 4 may lack it,
-// and earlier programs that know version 4 ignore it.
+// The table `notes` is created when the first note is written, so a file of version 4 may lack it.
+// Earlier programs that know version 4 ignore the table.
 constexpr const char* kNotesSql =
     "CREATE TABLE IF NOT EXISTS notes(kernel INTEGER NOT NULL REFERENCES families(id),"
     " n INTEGER NOT NULL, device TEXT NOT NULL, cudnn INTEGER NOT NULL, driver INTEGER NOT NULL,"
@@ -127,8 +127,8 @@ Result<Identity> ReadIdentity(Connection& connection, bool thorough) {
     UCUDNN_ASSIGN_OR_RETURN(Statement check, connection.Prepare("PRAGMA quick_check(1)"));
     UCUDNN_ASSIGN_OR_RETURN(const bool row, check.Step());
     const std::string verdict = row ? check.Text(0) : "no verdict";
-    // A page that cannot be read now may be readable later. So the file is not reported as damaged,
-    // which would make a sibling take its place.
+    // A page that cannot be read now may be readable later. So the file is not reported as damaged;
+    // otherwise a sibling would be used instead.
     if (IsReadFailure(verdict))
       return Status::Error(connection.path() + ": cannot be read: " + verdict);
     if (verdict != "ok") return Unusable("it is damaged: " + verdict);

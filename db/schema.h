@@ -20,12 +20,12 @@ struct Identity {
 };
 
 // Finds out whether the file is a store. Reads the file and writes nothing; `thorough` reads every
-// page. A temporary fault (the file is locked, no permission) says nothing about the contents, so
-// it is returned as an error.
+// page. Returns an error if the contents cannot be read now, for example because the file is locked
+// or may not be read.
 Result<Identity> Identify(Connection& connection, bool thorough);
 
 // Prepares a connection for reading a file of an older `version` without changing the file. A
-// temporary view then serves as the table `families` of the current version. Tables that later
+// temporary view then replaces the table `families` of the current version. Tables that later
 // versions added are still missing.
 Status ReadAsCurrent(Connection& connection, int64_t version);
 

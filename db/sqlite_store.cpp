@@ -29,8 +29,8 @@ uint64_t FileSize(const std::string& path) {
   return error ? 0 : bytes;
 }
 
-// Returns the measurements of the newest versions that have any. If several files have a row with
-// the same key, the first file's row is returned.
+// Returns the measurements of the newest cuDNN and driver versions that have measurements. If
+// several files have a row with the same key, the first file's row is returned.
 KernelMeasurements OfNewestVersion(FactsByVersion& facts) {
   KernelMeasurements known;
   for (auto newest = facts.rbegin(); newest != facts.rend(); ++newest) {
@@ -99,8 +99,8 @@ Status SqliteStore::ForEachFile(const std::function<Status(StoreFile&, Connectio
   for (const auto& file : files_) {
     const Status status = With(*file, false, [&](Connection* connection) {
       if (connection == nullptr) return Status::Ok();
-      // The rows and their complete sizes must come from one snapshot, because a size is complete
-      // only together with its rows. The transaction also locks the file only once.
+      // The rows and the complete sizes must come from one snapshot. Otherwise a size could be read
+      // as complete without all its rows. The transaction also locks the file only once.
       UCUDNN_ASSIGN_OR_RETURN(Statement begin, connection->Prepare("BEGIN"));
       UCUDNN_ASSIGN_OR_RETURN(Statement end, connection->Prepare("COMMIT"));
       UCUDNN_RETURN_IF_ERROR(begin.Run());

@@ -1,5 +1,5 @@
 // Measurements in SQLite files; FORMAT.md describes the files. Thread-safe; throws only if memory
-// is out; the child of a fork may use the store. A file is opened when it is first used.
+// is out. The child of a fork may use the store. A file is opened when it is first used.
 #pragma once
 
 #include <functional>
@@ -25,10 +25,10 @@ class SqliteStore : public planning::MeasurementStore {
   // Returns the path of the file that is written.
   std::string Place() override;
 
-  // If `platform` has a cuDNN and a driver version, returns rows of exactly these versions. A
-  // version that is 0 (an offline question) is not compared; then all rows are of the newest
-  // matching versions for which this kernel has rows. Fails if no file can be read. If only some of
-  // several files cannot be read, warns.
+  // Returns rows that were measured with the cuDNN and driver versions of `platform`. A version
+  // that is 0 (an offline question) matches every version; the rows are then those of the newest
+  // matching versions for which this kernel has rows. Fails if no file can be read. Warns if only
+  // some of several files cannot be read.
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
                                             const planning::Platform& platform) override;
   // Reads all problems from one snapshot of each file.
@@ -61,7 +61,7 @@ class SqliteStore : public planning::MeasurementStore {
 
   // Adds imported rows in one transaction and returns the number of new rows. Leaves out a row
   // whose key the file already has. If a row has `complete` set, its micro-batch counts as complete
-  // afterwards. List returns `verified` of the rows as given, but Read does not trust it.
+  // afterwards. List returns these rows with their `verified`, but Read does not trust it.
   Result<size_t> Add(const std::vector<StoredMeasurement>& rows);
   // Adds promises in the same way as Add adds rows.
   Result<size_t> AddPromises(const std::vector<planning::EnginePromise>& promises);
@@ -74,7 +74,7 @@ class SqliteStore : public planning::MeasurementStore {
   // Calls `use` with the connection of `file`; the connection is null if there is no file yet. If
   // the file turns out to be damaged, calls `use` again with a sibling.
   Status With(StoreFile& file, bool write, const std::function<Status(Connection*)>& use);
-  // Calls `read` for every file; fails if `read` failed for all of them.
+  // Calls `read` for every file; fails if no file could be read.
   Status ForEachFile(const std::function<Status(StoreFile&, Connection&)>& read);
   // Runs `write` in one transaction of the file that is written.
   Status InTransaction(const std::function<Status(RowWriter&)>& write);

@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kSiblings = 9;
 
-// Returns the path of candidate `number`, for example measurements.db, measurements-2.db, ...
+// Returns the path of candidate `number`: measurements.db for 1, measurements-2.db for 2, and so
+// on.
 std::string Candidate(const std::string& path, int number) {
   if (number == 1) return path;
   const size_t stem = StemLength(path);

@@ -11,7 +11,7 @@ namespace ucudnn::db {
 
 struct StoredMeasurement {
   std::string name;  // layer name for people; may be empty
-  // problem.n is the mini-batch for which the row was measured; 0: unknown. It only informs people.
+  // problem.n is the mini-batch for which the row was measured; 0: unknown. Only people use it.
   ConvolutionProblem problem;
   planning::Platform platform;
   planning::Measurement measurement;

@@ -11,7 +11,7 @@
 // The compiler chooses overloads by the handle's type. Code that has a cudnnHandle_t calls cuDNN
 // itself, and must not use a workspace or an algorithm that ucudnn's functions reported (see
 // ucudnn.h). Convolutions of the graph API have no handle while they are planned, so this file does
-// not affect them; the preloaded drop-in divides them. Header only, C++11. The functions for
+// not affect them; only the preloaded drop-in divides them. Header only, C++11. The functions for
 // UcudnnHandle_t behave as the functions of ucudnn.h with the same names.
 #ifndef UCUDNN_HANDLE_H_
 #define UCUDNN_HANDLE_H_
@@ -212,9 +212,9 @@ inline cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm(
                                                      limit_bytes, algorithm);
 }
 
-// cudnnGetConvolution*Algorithm for cuDNN's own handles. Returns the first algorithm in the ranking
-// of the real library (or of the preloaded drop-in) that fits and has the convolution descriptor's
-// math type. Does not need -lucudnn.
+// cudnnGetConvolution*Algorithm for cuDNN's own handles. Returns the first algorithm of the ranking
+// (the real library's or the preloaded drop-in's) that fits the limit with the convolution
+// descriptor's math type. Does not need -lucudnn.
 namespace ucudnn {
 namespace removed {
 
@@ -245,7 +245,7 @@ cudnnStatus_t FirstWithin(cudnnConvolutionDescriptor_t convolution, int preferen
     return CUDNN_STATUS_SUCCESS;
   }
   // An algorithm that the ranking lists only with other math types may still run with the
-  // descriptor's own math type and another workspace, whose size `need` tells.
+  // descriptor's own math type and another workspace, whose size `need` returns.
   for (int i = 0; i < returned; ++i) {
     size_t bytes = 0;
     if (results[i].status != CUDNN_STATUS_SUCCESS) continue;

@@ -113,7 +113,7 @@ typedef struct {
 
 /* --- A solver -------------------------------------------------------------------------------- */
 
-/* Which layers `range` has on coarser levels. There, a step stands for a block of s layers that
+/* Which layers `range` has on coarser levels. There, one step approximates a block of s layers that
  * begins with layer k * s. If s does not divide the number of layers, the last block is shorter.
  * The adjoint has the same blocks. */
 typedef enum {
@@ -137,7 +137,7 @@ typedef enum {
                                                * queues */
 } ucudnnLayerParallelThreads_t;
 
-/* A member that is 0 stands for its default, so `{sizeof options}` is all defaults. */
+/* A member that is 0 means its default, so `{sizeof options}` means all defaults. */
 typedef struct {
   size_t struct_size;
   /* Number of levels. 0: the fewest levels, but at least two, with fewer than eight layers on the
@@ -155,8 +155,8 @@ typedef struct {
   int lanes;
   ucudnnLayerParallelThreads_t threads;
   /* Half the distance from 1 to the next larger number that an element of a state can hold: 0x1p-24
-   * for float. It must be below 1; 0 stands for 0x1p-53, the value for double. Residuals
-   * that are this small relative to the states count as rounding errors. */
+   * for float. It must be below 1; 0 means 0x1p-53, the value for double. Residuals that are this
+   * small relative to the states count as rounding errors. */
   double unit_roundoff;
 } ucudnnLayerParallelOptions_t;
 #define UCUDNN_LAYER_PARALLEL_MOST_LANES 1024
@@ -195,22 +195,22 @@ typedef enum {
                                                   * state: for chains whose states grow */
 } ucudnnLayerParallelScale_t;
 
-/* A member that is 0 stands for its default. */
+/* A member that is 0 means its default. */
 typedef struct {
   size_t struct_size;
   /* The solve ends when its residual is at most `tolerance` or, if `tolerance` is 0, after `cycles`
    * cycles. A tolerance that cannot be reached with unit_roundoff is BAD_PARAM. */
   double tolerance;
   ucudnnLayerParallelScale_t scale;
-  /* The number of cycles without a tolerance. With a tolerance, the most cycles; if these do not
-   * reach the tolerance, the layers run one after the other. 0 stands for 2, or for 50 with a
-   * tolerance. */
+  /* Without a tolerance, the number of cycles; 0 means 2. With a tolerance, the largest number of
+   * cycles; 0 means 50. If these cycles do not reach the tolerance, the layers run one after the
+   * other. */
   int cycles;
   ucudnnLayerParallelStart_t start;
   int reserved_cycle; /* unused since an earlier version; must be 0, otherwise BAD_PARAM */
-  /* Level l makes one F-relaxation, and then c_sweeps[l] times a C- and an F-relaxation: 0 is F, 1
-   * is FCF, 2 is FCFCF. The last of the relaxation_count numbers also holds for all further levels.
-   * If relaxation_count is 0, all levels use FCF. */
+  /* Level l makes one F-relaxation, and then repeats a C- and an F-relaxation c_sweeps[l] times: 0
+   * is F, 1 is FCF, 2 is FCFCF. The last of the relaxation_count numbers also holds for all further
+   * levels. If relaxation_count is 0, all levels use FCF. */
   int relaxation_count;
   const int* c_sweeps;
   const void* reserved_c_weights; /* unused since an earlier version; must be null */

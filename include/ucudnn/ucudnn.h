@@ -30,7 +30,7 @@ extern "C" {
 /* Returns the version of the loaded library, such as "0.1.0". */
 const char* ucudnnGetVersionString(void);
 
-/* Returns the reason of the latest refusal of a call of this thread; "" if ucudnn refused none. The
+/* Returns why ucudnn refused the latest refused call of this thread; "" if it refused none. The
  * text is valid until the thread's next call. */
 const char* ucudnnGetLastError(void);
 
@@ -49,8 +49,8 @@ const char* ucudnnGetLastError(void);
  * uses the other devices. */
 cudnnStatus_t ucudnnSetOption(const char* variable, const char* value);
 
-/* Sets UCUDNN_WORKSPACE_LIMIT, the limit in bytes for each kernel; UCUDNN_NO_LIMIT stands for the
- * value `caller`. */
+/* Sets UCUDNN_WORKSPACE_LIMIT, the limit in bytes for each kernel; UCUDNN_NO_LIMIT means the value
+ * `caller`. */
 #define UCUDNN_NO_LIMIT ((size_t)-1)
 cudnnStatus_t ucudnnSetWorkspaceLimit(size_t bytes);
 
@@ -68,8 +68,8 @@ cudnnStatus_t ucudnnSetBatchSizePolicy(ucudnnBatchSizePolicy_t policy);
 
 /* --- One budget for all kernels -------------------------------------------------------------- */
 
-/* If neither UCUDNN_TOTAL_WORKSPACE nor a workspace plan sets a total, these functions change only
- * the lanes that the report names. */
+/* If neither UCUDNN_TOTAL_WORKSPACE nor a workspace plan sets a total, the only effect of these
+ * functions is on the numbers of `lanes` in the report. */
 
 /* Declares that the program orders the convolutions of both handles, whatever their streams are.
  * That means: a convolution of either handle begins on the device only when all convolutions that
@@ -83,10 +83,11 @@ cudnnStatus_t ucudnnDeclareOrder(cudnnHandle_t first, cudnnHandle_t second);
 
 /* Declares that all convolutions of one iteration have run. Divides the budget of the handle's
  * device now among the kernels that ran, and may measure them first; without this call, the budget
- * is divided when they have run once again. If no kernel ran yet, divides the budget among the
- * kernels that were asked about, and again once they have run. Has no effect if the budget was
- * divided before. Returns CUDNN_STATUS_NOT_SUPPORTED if no kernel ran or was asked about, or if the
- * handle's stream is being captured. */
+ * is divided when these kernels have run once again in the same order. If no kernel ran yet,
+ * divides the budget among the kernels that were asked about, and divides it again once these
+ * kernels have run. Has no effect if the budget was divided before. Returns
+ * CUDNN_STATUS_NOT_SUPPORTED if no kernel ran or was asked about, or if the handle's stream is
+ * being captured. */
 cudnnStatus_t ucudnnEndRecording(cudnnHandle_t handle);
 
 /* --- Images split over ranks ------------------------------------------------------------------ */
@@ -217,7 +218,7 @@ cudnnStatus_t ucudnnSetLayerName(const char* name, cudnnTensorDescriptor_t x,
                                  cudnnConvolutionDescriptor_t convolution,
                                  cudnnTensorDescriptor_t y);
 
-/* Stands for `count` micro-batches of `micro_batch` images each, which run one after the other. */
+/* `count` micro-batches of `micro_batch` images each, which run one after the other. */
 typedef struct {
   size_t struct_size;
   char engine[128]; /* engine name of the report, such as "legacy:1"; cut to 127 characters */

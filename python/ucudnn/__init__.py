@@ -1,5 +1,5 @@
-"""The Python package ucudnn: the command and the libraries that it preloads, in the layout of an install tree, and
-ucudnn.parallel and ucudnn.spatial for PyTorch models."""
+"""The Python package ucudnn. It has the command, and the libraries that the command preloads, in the layout of an
+install tree. It also has ucudnn.parallel and ucudnn.spatial for PyTorch models."""
 import pathlib
 
 FOLDER = pathlib.Path(__file__).resolve().parent

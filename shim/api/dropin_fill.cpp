@@ -15,9 +15,9 @@ namespace {
 
 using ucudnn::cudnn::RealLibrary;
 
-// Substitutes for functions that the real library lacks. One substitute serves all functions with
-// the same return type: it ignores its arguments, and by the x86-64 ABI the caller removes them
-// from the stack.
+// Substitutes for functions that the real library lacks. All functions with the same return type
+// share one substitute. It ignores its arguments; by the x86-64 ABI the caller removes them from
+// the stack.
 cudnnStatus_t NotSupported() { return CUDNN_STATUS_NOT_SUPPORTED; }
 cudnnStatus_t NotInitialized() { return CUDNN_STATUS_NOT_INITIALIZED; }
 size_t ZeroSize() { return 0; }

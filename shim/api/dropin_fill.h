@@ -20,8 +20,8 @@ enum UcudnnExportKind {
 
 // Stores the target of each of the `count` exports `names` in `slots`: ucudnn's hook if there is
 // one, else the real function, else a substitute. `self` is an address inside the calling library,
-// so that this library is not taken for the real cuDNN. Thread-safe; may be called repeatedly.
-// Stores all targets in any case; returns 1 if no real cuDNN was found or memory ran out, else 0.
+// which is skipped in the search for the real cuDNN. Thread-safe; may be called repeatedly. Stores
+// all targets in any case; returns 1 if no real cuDNN was found or memory ran out, else 0.
 int ucudnnPrivateFillDropin(void** slots, const char* const* names, const unsigned char* kinds,
                             unsigned count, const void* self);
 

@@ -66,8 +66,8 @@ cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
                  });
 }
 
-// Returns false if the caller could not read an answer. Then ucudnn promises nothing, and the real
-// library returns the error.
+// Returns whether the caller's arguments can receive an answer. If not, ucudnn promises nothing,
+// and the real library returns the error.
 bool MayDeliver(int requested, const int* returned, const void* results) {
   return requested > 0 && returned != nullptr && results != nullptr;
 }
@@ -318,7 +318,7 @@ std::span<const Hook> RefusalsWithoutInterposer() {
   if (!spatial.grid && spatial.refusal.empty()) return {};
   static const std::vector<Hook> refusals = [] {
     // By the x86-64 ABI the caller removes the arguments from the stack. So one function without
-    // parameters serves every signature.
+    // parameters can replace functions with any parameters.
     std::vector<Hook> all = {{"cudnnConvolutionForward", Address(NotSplit)},
                              {"cudnnConvolutionBiasActivationForward", Address(NotSplit)},
                              {"cudnnConvolutionBackwardData", Address(NotSplit)},

@@ -12,8 +12,8 @@ namespace ucudnn {
 struct Hook {
   const char* name;
   void* function;
-  // If not null, the drop-in's filling (dropin_fill.cpp) stores the real function's address here,
-  // for the hook to call. Null: the hook gets the real function in another way.
+  // If not null, ucudnnPrivateFillDropin stores the real function's address here, for the hook to
+  // call. If null, the hook gets the real function in another way.
   std::atomic<void*>* real = nullptr;
 };
 

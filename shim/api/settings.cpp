@@ -1,4 +1,4 @@
-// Functions of <ucudnn/ucudnn.h> by which a program sets options in place of environment variables,
+// Functions of <ucudnn/ucudnn.h> by which a program sets options instead of environment variables,
 // declares an order of handles or the end of an iteration, and asks for ucudnn's version.
 #include <initializer_list>
 #include <string>
@@ -13,7 +13,7 @@ namespace ucudnn {
 namespace {
 
 // Changes the workspace limit after the options are fixed. No other option may change then. The new
-// limit holds for later questions, and for kernels that are first called later.
+// limit holds for later queries of the program, and for kernels that are first called later.
 cudnnStatus_t ChangeLimit(const Options& asked) {
   if (interposer::Interposer* const interposer = ProcessInterposer()) {
     interposer->limit().Set(asked.workspace_limit.value_or(interposer::kNoLimit));

@@ -41,9 +41,9 @@
   F(cudnnLRNCrossChannelForward)             \
   F(cudnnNormalizationForwardInference)
 
-// Functions of newer releases, which the oldest release's headers do not declare. They are refused
-// even while the program's calls are local, because their parameters are unknown, so they cannot be
-// forwarded.
+// Functions of newer releases, which the oldest release's headers do not declare. Their parameters
+// are unknown, so they cannot be forwarded. They are refused even while the program's calls are
+// local.
 #define UCUDNN_NEWER_REFUSED_WHEN_SPLIT(F) \
   F(cudnnB2BCausalConv1dBackward)          \
   F(cudnnB2BCausalConv1dForward)           \

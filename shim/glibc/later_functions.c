@@ -42,7 +42,7 @@ HIDDEN int fstat64(int file, struct stat64* status) {
 }
 
 // With glibc 2.38 or later the headers rename these functions to variants that also read binary
-// numbers. Nothing here reads binary numbers, so the older functions serve.
+// numbers. Nothing here reads binary numbers, so the older functions are enough.
 #define OLDER(type, name) type Older_##name(const char*, char**, int) __asm__(#name)
 OLDER(long, strtol);
 OLDER(unsigned long, strtoul);
@@ -74,7 +74,7 @@ HIDDEN int __isoc23_sscanf(const char* text, const char* format, ...) {
 // atomics. A library cannot know whether the program has one thread, so the value is always 0 (no).
 HIDDEN char __libc_single_threaded = 0;
 
-// pthread_cond_clockwait exists since glibc 2.30; if it exists, it is called. With an older glibc
+// glibc has pthread_cond_clockwait since 2.30; then this definition calls it. With an older glibc
 // the wait is by the wall clock, and takes too long if that clock is set back meanwhile.
 typedef int ClockWait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);
 HIDDEN int pthread_cond_clockwait(pthread_cond_t* restrict condition,

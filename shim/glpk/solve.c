@@ -190,8 +190,8 @@ static const char* Solve(const struct Problem* problem, struct Memory* memory, s
   const double start = glp_time();
   const char* error = SolveIn(kExact, problem, problem->most_milliseconds, memory, chosen, gap_ms);
   if (error != NULL || Fits(problem, chosen)) return error;
-  /* The solved program admits every selection that fits the budget, so no such selection takes less
-   * than this one's time minus its gap. */
+  /* The solved program admits every selection that fits the budget. So no selection that fits the
+   * budget is faster than this selection by more than the gap. */
   const double bound_ms = glp_mip_obj_val(memory->program) - *gap_ms;
   const double taken = glp_difftime(glp_time(), start) * 1e3;
   const int left = taken < problem->most_milliseconds ? problem->most_milliseconds - (int)taken : 0;

@@ -28,7 +28,7 @@ struct Setting {
 
 Result<ucudnnLayerParallelCallbacks_t> ReadCallbacks(
     const ucudnnLayerParallelCallbacks_t* callbacks);
-// A null `options` stands for the defaults.
+// A null `options` means the defaults.
 Result<Setting> ReadOptions(int layers, const ucudnnLayerParallelOptions_t* options);
 Result<multigrid::SolveOptions> ReadSolveOptions(const ucudnnLayerParallelSolveOptions_t* options);
 

@@ -22,7 +22,7 @@ FileSizeLimitScope::FileSizeLimitScope() {
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY) return;
   const sigset_t signals = TheSignal();
   sigset_t waiting;
-  // A signal that is already pending is the program's own. The destructor must not take it, so
+  // A signal that is already pending is the program's own. The destructor must not consume it, so
   // nothing is blocked.
   if (sigpending(&waiting) != 0 || sigismember(&waiting, SIGXFSZ) != 0) return;
   if (pthread_sigmask(SIG_BLOCK, &signals, &before_) != 0) return;
@@ -33,8 +33,8 @@ FileSizeLimitScope::~FileSizeLimitScope() {
   if (!changed_) return;
   const sigset_t signals = TheSignal();
   const timespec at_once = {};
-  // A failed write sends the signal to the writing thread. sigtimedwait takes the signal here.
-  // Otherwise pthread_sigmask would deliver it.
+  // A failed write sends the signal to the writing thread. sigtimedwait consumes the signal;
+  // otherwise pthread_sigmask would deliver it.
   while (sigtimedwait(&signals, nullptr, &at_once) == SIGXFSZ) {
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);

@@ -10,10 +10,9 @@
 // texts, lists, optional values (null if there is none; an optional size_t is read as a limit,
 // JsonPlace::Limit), other structs with members, and adapters, which have their own Write and Read.
 //
-// Text is assembled by hand, because the destructors of nlohmann's arrays and objects allocate, and
-// so would end the application's process when memory is out. nlohmann's single values are used,
-// because their destructors allocate nothing. The functions keep no state; Read fills the values
-// that it is given.
+// The destructors of nlohmann's arrays and objects allocate, which would end the application's
+// process when memory is out. So the text is assembled by hand, and only nlohmann's single values
+// are used. The functions keep no state; Read fills the values that it is given.
 #pragma once
 
 #include <algorithm>
@@ -53,7 +52,7 @@ constexpr Use kUnread = {.unread = true};
 constexpr int kOneLine = -1;
 constexpr int Inside(int depth) { return depth == kOneLine ? kOneLine : depth + 1; }
 
-// Names with values that are already JSON text.
+// Members as pairs of a name and a value that is already JSON text.
 using Fields = std::vector<std::pair<std::string, std::string>>;
 std::string FormatObject(const Fields& fields, int depth);
 std::string FormatList(const std::vector<std::string>& values, int depth);
@@ -102,8 +101,8 @@ class Object {
     fields_.emplace_back(name, is_null ? "null" : Write(value, Inside(depth_), use, context...));
   }
 
-  // Returns whether the object has this member. For an object that is read, the file decides; for
-  // an object that is written, `is_to` decides.
+  // Returns whether the object has this member. An object that is read has it if the file does. An
+  // object that is written has it if `is_to`.
   bool Has(const char* name, bool is_to) const {
     return is_read_ ? !place_.Member(name).absent() : is_to;
   }
@@ -208,7 +207,8 @@ struct Milliseconds {
   void Read(const JsonPlace& place) { ms = place.Time(); }
 };
 
-// A time in milliseconds, written with three decimals: CUDA events resolve about 0.5 microseconds.
+// A time in milliseconds. It is written with three decimals, because CUDA events resolve about 0.5
+// microseconds.
 struct Thousandths {
   double& ms;
 
@@ -216,7 +216,7 @@ struct Thousandths {
   void Read(const JsonPlace& place) const;
 };
 
-// The version of a format. `again` says how to make a file of the current version.
+// The version of a format. `again` tells the user how to make a file of the current version.
 struct Version {
   int64_t number;
   const char* again;

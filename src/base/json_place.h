@@ -16,8 +16,8 @@ namespace ucudnn {
 
 constexpr int64_t kMostJsonBytes = int64_t{1} << 62;
 
-// A value of the file, or its absence. The caller owns `fault` and the value, which outlive this
-// object.
+// A value of the file, or the place of a value that the file lacks. The caller owns `fault` and the
+// value, which outlive this object.
 class JsonPlace {
  public:
   JsonPlace(const JsonValue* value, std::string path, Status& fault)
@@ -33,7 +33,7 @@ class JsonPlace {
 
   int64_t Integer(int64_t least, int64_t most) const;
   size_t Bytes() const { return static_cast<size_t>(Integer(0, kMostJsonBytes)); }
-  // Refuses any version but `expected`. `again` says how to make a file of that version.
+  // Refuses any version but `expected`. `again` tells the user how to make a file of that version.
   void Version(int64_t expected, const char* again) const;
   // Returns a number of bytes. Returns none, for "no limit", if the value is null, absent, or
   // larger than any memory.
@@ -42,7 +42,7 @@ class JsonPlace {
   std::optional<double> Time() const;
   // Returns a number of 0 or more; none if the value is null or absent.
   std::optional<double> Quantity() const;
-  // Returns a number of 0 or more. Its absence is a fault.
+  // Returns a number of 0 or more. It is a fault if the value is null or absent.
   double Number() const;
   // Returns the elements of a list; none if it is absent.
   std::vector<JsonPlace> Items() const;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxDepth = 32;
 
-// Receives nlohmann's events. An event that returns false ends the parsing.
+// Receives nlohmann's events. A function that returns false ends the parsing.
 class Builder {
  public:
   JsonValue root;
@@ -70,8 +70,8 @@ class Builder {
     added.real = real;
     return true;
   }
-  // Returns where the next value is stored. A parent does not move while one of its children is in
-  // open_.
+  // Returns where the next value is stored. The pointers in open_ stay valid: a value does not move
+  // while one of its children is in open_.
   JsonValue& Place() {
     if (open_.empty()) return root;
     JsonValue& parent = *open_.back();

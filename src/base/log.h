@@ -1,7 +1,6 @@
 // Lines for the user. UCUDNN_LOG and UCUDNN_LOG_FILE decide which lines are written, and where.
 // Thread-safe; each line is one write, so lines of several processes do not mix. No function
-// reports an error to its caller. Log and WarnOnce never throw, except that the first call of Log
-// in a process may find no memory.
+// reports an error to its caller. Log and WarnOnce never throw.
 #pragma once
 
 #include <string>

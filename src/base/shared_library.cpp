@@ -8,7 +8,7 @@
 namespace ucudnn {
 namespace {
 
-// Takes the loader's error, so that the application's next dlerror() does not report it.
+// Reads and clears the loader's error, so that the application's next dlerror() does not report it.
 std::string TakeLoaderError() {
   const char* message = dlerror();
   return message != nullptr ? message : "the loader gave no reason";
@@ -48,15 +48,14 @@ std::vector<std::string> ProgramSearchDirectories() {
     dlerror();
     return directories;
   }
-  // The loader fills a structure of the size that it has just returned, dls_size. operator new
-  // aligns enough for the structure.
+  // The loader fills a structure of size.dls_size bytes. operator new aligns enough for it.
   void* const storage = ::operator new(size.dls_size);
   auto* info = static_cast<Dl_serinfo*>(storage);
   info->dls_size = size.dls_size;
   info->dls_cnt = size.dls_cnt;
   if (dlinfo(program, RTLD_DI_SERINFO, info) == 0) {
-    // dls_serpath is declared with one element, so further entries are reached by the array's
-    // offset.
+    // The member dls_serpath is declared as an array of one element, but holds dls_cnt entries.
+    // They are read through a pointer to its first byte.
     const auto* entries = reinterpret_cast<const Dl_serpath*>(static_cast<const char*>(storage) +
                                                               offsetof(Dl_serinfo, dls_serpath));
     for (unsigned i = 0; i < info->dls_cnt; ++i) directories.emplace_back(entries[i].dls_name);

@@ -9,7 +9,7 @@ namespace ucudnn {
 namespace {
 
 constexpr char kBegin[] = "\r\033[K";  // moves to the first column and erases the line
-constexpr int kColumns = 80;  // width to assume for a terminal that does not tell its width
+constexpr int kColumns = 80;  // width to assume for a terminal that does not report its width
 
 // Returns none if `descriptor` is not a terminal.
 std::optional<int> ColumnsOf(int descriptor) {

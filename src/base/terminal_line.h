@@ -1,4 +1,4 @@
-// A line on a terminal that is rewritten in place to show what a long operation is doing.
+// A line on a terminal that is rewritten again and again to show what a long operation is doing.
 // Thread-safe. Never throws and never fails the caller. Each text is one write, so nothing stays in
 // a buffer. A forked child does not erase its parent's text unless the child shows a text of its
 // own.
@@ -22,12 +22,12 @@ class TerminalLine {
 
   // Returns whether `descriptor` is a terminal now.
   bool IsTerminal() const;
-  // Shows `text`, cut to the terminal's width, in place of the former text. Shows nothing if the
-  // process runs in the background, because the foreground program uses the terminal.
+  // Replaces the shown text by `text`, cut to the terminal's width. Shows nothing if the process
+  // runs in the background, because the foreground program uses the terminal.
   void Show(std::string_view text) noexcept;
   // Erases the text that is shown.
   void Erase() noexcept;
-  // Writes a line that is not rewritten later, in place of the text that is shown.
+  // Erases the shown text, and writes a line that is not rewritten later.
   void Print(std::string_view text) noexcept;
 
  private:

@@ -57,7 +57,7 @@ std::string Quoted(std::string_view text) {
 }
 
 std::string NearestName(std::string_view text, const std::vector<std::string>& names) {
-  // Longer texts are not misspelt names, and the search takes time proportional to both lengths.
+  // A longer text is not a misspelt name. The limit also bounds the time of the search.
   constexpr size_t kLongest = 64;
   if (text.size() > kLongest) return {};
   std::string nearest;

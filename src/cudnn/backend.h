@@ -54,7 +54,7 @@ Result<BackendDescriptor> BuildPlan(const Functions& functions, const PlanDevice
                                     std::string_view json);
 
 // Returns the JSON of a finalized plan. CUDA kernels that the library compiled for the plan are
-// replaced by "payload":{}, because they contain addresses and serve only the plan's own batch.
+// replaced by "payload":{}, because they contain addresses and work only for the plan's own batch.
 Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_t plan);
 // Returns the workspace of a finalized plan, in bytes.
 Result<size_t> PlanWorkspace(const Functions& functions, cudnnBackendDescriptor_t plan);

@@ -1,7 +1,8 @@
 // One convolution with its operands, in one form for all operations. It is a call of the legacy API
-// or an execution of a graph plan; an execution has no descriptors. Split calls have the same form
-// for poolings and batch normalisations. The functions below call the real library's convolutions
-// of the legacy API, and are thread-safe as far as cuDNN is. Plain values.
+// or an execution of a graph plan; an execution has no descriptors. Poolings and batch
+// normalisations that are split over ranks (spatial/) have the same form. The functions below call
+// the real library's convolutions of the legacy API, and are thread-safe as far as cuDNN is. Plain
+// values.
 #pragma once
 
 #include <cudnn.h>

@@ -35,10 +35,10 @@ const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t 
                             cudnnTensorDescriptor_t y, ConvolutionProblem& problem,
                             Spatial& y_extents);
 
-// Reads a stripe x and a tensor y, which is x with further rows around it: along each axis as many
-// before x as after x. Sets `problem` to a forward convolution of x that has one filter for each
-// channel and whose windows reach exactly these rows. Returns null on success, otherwise the reason
-// (static text) why x and y are not such tensors.
+// Reads two tensors x and y, where y extends x by as many rows before it as after it along each
+// axis. Sets `problem` to a forward convolution of x that has one filter for each channel. Its pads
+// are these further rows, and its windows cover all of them. Returns null on success, otherwise the
+// reason (static text) why x and y are not such tensors.
 const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x,
                            cudnnTensorDescriptor_t y, ConvolutionProblem& problem);
 

@@ -43,7 +43,7 @@ class ElfInput {
   const struct stat& status() const { return status_; }
   uint64_t size() const { return S_ISREG(status_.st_mode) ? uint64_t(status_.st_size) : 0; }
 
-  // Reads `count` elements at byte `offset`. Returns false unless all of them could be read.
+  // Reads `count` elements at byte `offset`. Returns false unless all elements could be read.
   template <typename T>
   bool Read(uint64_t offset, uint64_t count, std::vector<T>& out) const {
     if (count > kMostTableBytes / sizeof(T) || offset > size() ||

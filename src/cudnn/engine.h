@@ -22,8 +22,8 @@ struct EngineChoice {
   NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   size_t workspace_bytes = 0;
-  // The same algorithm with another math type. Set if the library says that both run alike, so that
-  // one measurement serves both; otherwise empty.
+  // The same algorithm with another math type. Set if the library says that both math types run
+  // alike, so that one measurement holds for both; otherwise empty.
   EngineId twin;
 };
 
@@ -33,24 +33,26 @@ struct PieceScales {
   bool may_add = false;    // Run may be called with `adds`; only for gradients of the filter
 };
 
-// An engine that serves a part, ready to be measured: its piece is made with plain scales, may add
-// if the part is a gradient of the filter, and owns all descriptors that it needs.
+// An engine that can run a part, with a piece to measure it. The piece is made with plain scales
+// and owns all descriptors that it needs. If the part is a gradient of the filter, the piece may
+// add.
 struct ListedEngine {
   EngineChoice choice;
   std::unique_ptr<Piece> piece;
 };
 
-// The interface of an API's engines. The problem that List and MakePiece take describes a part: its
-// n is the part's number of images. Pieces may outlive this object.
+// The interface of an API's engines. `part` is the problem of a part: its n is the part's number of
+// images. Pieces may outlive this object.
 class Engines {
  public:
   virtual ~Engines() = default;
-  // Returns all engines that serve the part. Each needs at most the workspace that its choice
+  // Returns all engines that can run the part. Each needs at most the workspace that its choice
   // states.
   virtual Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) = 0;
   // Makes a piece that runs `engine` for the part in at most `workspace_bytes`. Fails if an
   // execution plan needs more; a legacy engine that needs more fails when it runs. If `scales` are
-  // not plain, a plan runs with its own scales, and a legacy engine with the scales of the call.
+  // not plain, an execution plan runs with its own scales, and a legacy engine with the scales of
+  // the call.
   virtual Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part,
                                                    const EngineId& engine,
                                                    const PieceScales& scales,

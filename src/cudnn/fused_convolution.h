@@ -47,11 +47,11 @@ const char* UnfamiliarAtAGlance(std::string_view json);
 // Returns whether `json`, in any schema, contains a convolution.
 bool HoldsConvolution(std::string_view json);
 
-// Reads a plan. Every member, name and value must be known; the error says which one is not. In a
-// plan of a single image, a tensor with elements for each image looks like a tensor that all images
-// share. `like` tells them apart: it is the same plan at another batch (null: none). A plan has no
-// math type, because only the legacy API has one. So the result has the math type of `like`, or the
-// default if `like` is null.
+// Reads a plan. Every member, name and value must be known; the error says which one is not. `like`
+// is the same plan at another batch (null: none). It is needed for a plan of a single image, where
+// a tensor with elements for each image looks like a tensor that all images share. JSON states no
+// math type, because only the legacy API has math types; the result has the math type of `like`, or
+// the default if `like` is null.
 Result<FusedConvolution> ReadFusedConvolution(std::string_view json,
                                               const FusedConvolution* like = nullptr);
 

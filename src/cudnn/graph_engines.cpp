@@ -89,7 +89,8 @@ class GraphPiece : public Piece {
   size_t FilterAlignment() const override { return static_cast<size_t>(w_alignment_); }
 
  private:
-  // Calls use(plan, pack) with the plan that serves the call and a variant pack of its operands.
+  // Calls use(plan, pack) with the plan for the call (first_ or further_) and a variant pack of its
+  // operands.
   template <typename Use>
   cudnnStatus_t WithPlan(const ConvolutionCall& call, bool adds, Use use) const {
     if (has_fused_ && call.fused == nullptr) return CUDNN_STATUS_BAD_PARAM;
@@ -110,11 +111,11 @@ class GraphPiece : public Piece {
   const bool has_fused_, callers_beta_;
   const OperandOrder order_;
   const BackendDescriptor first_;    // has the plan's beta
-  const BackendDescriptor further_;  // adds to the output; exists only for gradients of the filter
+  const BackendDescriptor further_;  // beta is 1; exists only for gradients of the filter
   const size_t workspace_bytes_;     // enough for both plans
 };
 
-// Returns the template of a finalized plan. `text` holds the plan's JSON and convolution.
+// Makes a template from a finalized plan and its `text` (the JSON and what was read from it).
 Result<GraphTemplate> TemplateOf(const Functions& functions, cudnnBackendDescriptor_t plan,
                                  EditedPlan text) {
   GraphTemplate read;

@@ -1,6 +1,6 @@
 // Execution plans of the graph API as engines: "graph:38[k2=1]" is engine 38 of the plan's own
-// operation graph with knob 2 at 1. A plan for a part of this graph is built from edited JSON. If
-// the plan's CUDA kernels are for one batch, it is compiled again instead (compiled_plan.h).
+// operation graph with knob 2 at 1. A plan for a part of this graph is built from edited JSON. A
+// plan whose CUDA kernels are compiled for one batch is compiled again instead (compiled_plan.h).
 #pragma once
 
 #include <optional>
@@ -22,8 +22,8 @@ struct GraphTemplate {
   NumericClass numeric = NumericClass::kDirect;
   bool deterministic = false;
   EngineNotes notes;
-  // True if the plan was made for a legacy kernel: the call's own beta, 0 or 1, replaces the
-  // plan's.
+  // True if the plan was made for a legacy kernel. The plan's beta is then replaced by the call's
+  // own beta, which is 0 or 1.
   bool callers_beta = false;
 };
 
@@ -47,8 +47,8 @@ Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescr
                                    std::string json);
 Result<GraphTemplate> ReadTemplate(const Functions& functions, cudnnBackendDescriptor_t plan);
 
-// Returns the template of the same operation graph with `engine`, which names no fused operations.
-// Knobs that `engine` does not name have their default.
+// Returns a template of the operation graph of `original` with `engine`, which names no fused
+// operations. Knobs that `engine` does not name have their default.
 Result<GraphTemplate> WithOtherEngine(const Functions& functions, const PlanDevice& device,
                                       const GraphTemplate& original, const EngineId& engine);
 
@@ -68,8 +68,8 @@ class GraphEngines : public Engines {
   // Returns each engine that can be built for the part. The stated workspace is enough whether the
   // piece adds or not.
   Result<std::vector<ListedEngine>> List(const ConvolutionProblem& part) override;
-  // A piece takes its beta from the call if GraphTemplate::callers_beta is true and the scales are
-  // not plain. Such a piece for a gradient of the filter may add even if scales.may_add is false.
+  // A piece uses the beta of the call if GraphTemplate::callers_beta is true and the scales are not
+  // plain. Such a piece for a gradient of the filter may add even if scales.may_add is false.
   Result<std::unique_ptr<Piece>> MakePiece(const ConvolutionProblem& part, const EngineId& engine,
                                            const PieceScales& scales,
                                            size_t workspace_bytes) override;

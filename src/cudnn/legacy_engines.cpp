@@ -91,8 +91,8 @@ class LegacyList {
       const std::set<MathType> types = MathTypesOf(ranking, ranked.algorithm);
       UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
       // If the caller takes over the math type that the library's answer states, `listed` runs. If
-      // the caller keeps the problem's own math type, `own` runs, the same algorithm with that
-      // type. Both are listed, as one engine if they run alike.
+      // the caller keeps the problem's own math type, `own` runs: the same algorithm with the
+      // problem's math type. Both are listed, as one engine if they run alike.
       if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;
         as_asked.math = static_cast<cudnnMathType_t>(part_.math);
@@ -160,9 +160,9 @@ class LegacyList {
                                         {}});
   }
 
-  // Compares two descriptors: one with the problem's math type, for which the library lists the
-  // algorithm with `types`, and one with the math type of `listed`. Returns true if the library
-  // lists the algorithm with the same single math type for both. `others` caches the library's
+  // `types` are the math types with which the library lists the algorithm for a descriptor with the
+  // problem's math type. Returns true if `types` is a single type and the library lists the
+  // algorithm only with this type for the math type of `listed`, too. `others` caches the library's
   // answers by math type.
   Result<bool> RunsAlike(const AlgorithmPerformance& listed, const std::set<MathType>& types,
                          std::map<MathType, Ranking>& others) {

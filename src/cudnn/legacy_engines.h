@@ -44,7 +44,7 @@ class LegacyNeeds {
       : functions_(functions), handle_(handle), problem_(problem) {}
 
   // Returns the bytes of workspace that the engine needs for `images` images. Returns kNeverServes
-  // if cuDNN says that the engine does not serve, and none if cuDNN gives no answer.
+  // if cuDNN says that the engine does not support the problem, and none if cuDNN gives no answer.
   std::optional<size_t> Of(int images, const EngineId& engine);
 
   static constexpr size_t kNeverServes = std::numeric_limits<size_t>::max();

@@ -22,8 +22,8 @@ MixedEngines::MixedEngines(const Functions& functions, cudnnHandle_t handle, Tem
 
 Result<std::vector<ListedEngine>> MixedEngines::List(const ConvolutionProblem& part) {
   auto listed = legacy_.List(part);
-  // If one API fails, the engines of the other one are the answer. For example, perhaps no plan
-  // serves the part, or no legacy engine serves it because its paddings are uneven.
+  // If one API fails, the result is the engines of the other one. Perhaps no plan supports the
+  // part, or no legacy engine supports it because its paddings are uneven.
   auto graph = graph_.List(part);
   if (!graph.ok()) return listed;
   if (!listed.ok()) return graph;

@@ -1,5 +1,5 @@
-// The engines that may serve a legacy kernel: the legacy algorithms, and engines of the graph API
-// for the same convolution. An engine's name says which API it is from.
+// The engines that can run a legacy kernel: the legacy algorithms, and engines of the graph API for
+// the same convolution. The name of an engine says which API it is from.
 #pragma once
 
 #include <memory>

@@ -41,7 +41,7 @@ Status CheckReads(const TileKind& kind, std::span<const FusedOperand> fused);
 // the part's call points into this object.
 class PartCall {
  public:
-  // At first the part begins where the whole begins.
+  // The part begins where `whole` begins, until MoveTo is called.
   explicit PartCall(const ConvolutionCall& whole);
   PartCall(const ConvolutionCall& whole, const Offsets& at) : PartCall(whole) { MoveTo(at); }
   PartCall(const PartCall&) = delete;

@@ -9,7 +9,7 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// The most choices of the heuristics that are tried. The number is large because many of them may
+// The most choices of the heuristics that are tried. The number is large because many choices may
 // round worse than the plan.
 constexpr int64_t kChoicesLookedAt = 16;
 

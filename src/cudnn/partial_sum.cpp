@@ -33,7 +33,7 @@ Result<std::unique_ptr<PartialSum>> PartialSum::Create(const Functions& function
 }
 
 // Creates the descriptors. Filters are packed in every layout, and a sum does not depend on the
-// order of the elements, so one order serves all layouts.
+// order of the elements, so one order is enough for all layouts.
 Status PartialSum::Describe(const ConvolutionProblem& problem) {
   std::array<int, kMaxSpatial + 2> extents = {problem.k, problem.c / problem.groups};
   const int rank = problem.spatial_rank + 2;

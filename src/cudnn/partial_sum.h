@@ -21,9 +21,9 @@ class PartialSum {
   PartialSum& operator=(const PartialSum&) = delete;
   ~PartialSum();
 
-  // Return addresses in `workspace`, which begins with the PartialSumBytes of the sum and the
-  // partial. A piece writes its gradient to Partial(), with alpha = 1 and beta = 0; its engine may
-  // use the memory from EngineWorkspace() on.
+  // Return addresses in `workspace`. The workspace begins with the sum and the partial, which need
+  // PartialSumBytes together. A piece writes its gradient to Partial(), with alpha = 1 and beta =
+  // 0; its engine may use the memory from EngineWorkspace() on.
   void* Partial(void* workspace) const;
   void* EngineWorkspace(void* workspace) const;
 

@@ -251,8 +251,8 @@ class PlanEditor {
 
   // Returns the alignment of a fused operand. The elements of a batched operand correspond to the
   // elements of the output, so both have the same alignment, counted in elements. An operand with a
-  // value for each channel begins at a multiple of the part's channels if all parts have the same
-  // number of channels.
+  // value for each channel is read from the part's first channel on. If all parts have equally many
+  // channels, the number of that channel is a multiple of the part's number of channels.
   int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
                            const NumberList& whole_dims) const {
     const auto element = static_cast<int64_t>(ElementBytes(type));
@@ -316,8 +316,8 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  // Replaces the number of groups. For a single group the member is removed, as cuDNN writes no
-  // such member.
+  // Replaces the number of groups. Removes the member for a single group, because cuDNN writes no
+  // such member then.
   Status SetGroups(const FlatObject& node) {
     if (edit_.problem.groups == convolution_.problem.groups) return Status::Ok();
     constexpr std::string_view kGroups = ",\"groupCount\":";

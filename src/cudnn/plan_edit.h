@@ -20,9 +20,9 @@ struct PlanEdit {
 
 // Returns `json` edited by `edit`; engine and knobs stay the same. `convolution` is the content of
 // `json`. A tensor whose extents change may begin wherever edit.problem.alignment allows, so its
-// declared alignment becomes at most that; other tensors keep their alignment. Fused operations
-// read the part of their tensors that belongs to the part of the output. Fails if a tensor is used
-// several times and the uses need different parts of it.
+// declared alignment becomes at most edit.problem.alignment; other tensors keep their alignment.
+// Fused operations read the part of their tensors that belongs to the part of the output. Fails if
+// a tensor is used several times and the uses need different parts of it.
 Result<std::string> EditPlan(std::string_view json, const FusedConvolution& convolution,
                              const PlanEdit& edit);
 

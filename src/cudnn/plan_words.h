@@ -1,4 +1,5 @@
-// A plan of the graph API in words, for messages about plans that ucudnn does not read. Pure.
+// A plan of the graph API in words, for messages about plans that ucudnn does not read. Pure
+// function.
 #pragma once
 
 #include <string>

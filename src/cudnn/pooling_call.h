@@ -56,8 +56,8 @@ class OwnedPooling {
   OwnedPooling(const OwnedPooling&) = delete;
   OwnedPooling& operator=(const OwnedPooling&) = delete;
 
-  // Creates the descriptors of `problem`, with the problem's strides. ReadPooling made the problem.
-  // May be called only once.
+  // Creates the descriptors of `problem`, with the problem's strides. May be called only once.
+  // REQUIRES: ReadPooling made `problem`.
   Status Create(const ConvolutionProblem& problem, const PoolingKind& kind);
   const PoolingDescriptors& get() const { return descriptors_; }
 

@@ -8,8 +8,8 @@
 namespace ucudnn::cudnn {
 namespace {
 
-// The most choices of the heuristics that are tried. The number is large because many of them may
-// not serve the problem.
+// The most choices of the heuristics that are tried. The number is large because MayServe may
+// refuse many choices.
 constexpr int64_t kLookedAt = 16;
 constexpr int64_t kUidX = 1, kUidW = 2, kUidY = 3;
 

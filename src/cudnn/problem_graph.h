@@ -1,5 +1,5 @@
-// One convolution of the legacy API as an operation graph. Engines of this graph may serve the
-// convolution's calls in place of the legacy algorithms. Thread-compatible.
+// One convolution of the legacy API as an operation graph. Engines of this graph can run the
+// convolution's calls instead of the legacy algorithms. Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -11,12 +11,12 @@
 
 namespace ucudnn::cudnn {
 
-// Returns whether an engine with these notes may serve a legacy call of `problem`, whose math type
-// says which arithmetic the caller allows. The engine must not sum in lower precision. In fp32 an
-// engine on tensor cores converts to TF32. Under the default math type such an engine is refused,
-// because only cuDNN's legacy functions know whether that type allows TF32. An engine that is
-// compiled at run time for every plan is refused, because every process would compile it for every
-// size.
+// Returns whether an engine with these notes may run a legacy call of `problem`. The math type of
+// `problem` says which arithmetic the caller allows. The engine must not sum in lower precision. In
+// fp32 an engine on tensor cores converts to TF32. Under the default math type such an engine is
+// refused, because only cuDNN's legacy functions know whether that type allows TF32. An engine that
+// is compiled at run time for every plan is refused, because every process would compile it for
+// every size.
 bool MayServe(const EngineNotes& notes, const ConvolutionProblem& problem);
 
 class ProblemGraph {
@@ -26,13 +26,13 @@ class ProblemGraph {
   static Result<ProblemGraph> Create(const Functions& functions, const PlanDevice& device,
                                      const ConvolutionProblem& problem);
 
-  // Returns the templates of at most `most` of the heuristics' choices that may serve the problem,
-  // the best first. The first template is built in any case, each further one only if `in_time`
-  // returns true.
+  // Returns the templates of at most `most` of the heuristics' choices that MayServe accepts, the
+  // best first. The first template is built in any case, each further one only if `in_time` returns
+  // true.
   std::vector<GraphTemplate> Heuristics(
       size_t most, const std::function<bool()>& in_time = [] { return true; }) const;
   // Returns the template of `engine`, an engine of the graph API without fused operations. Fails if
-  // the engine may not serve the problem.
+  // MayServe refuses the engine.
   Result<GraphTemplate> Named(const EngineId& engine) const;
 
  private:

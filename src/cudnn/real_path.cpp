@@ -22,7 +22,7 @@ namespace ucudnn::cudnn {
 namespace {
 
 constexpr char kSoname[] = "libcudnn.so.9";
-// A library that needs this one is ucudnn's drop-in, because no other library does.
+// Only copies of ucudnn's drop-in need this library.
 constexpr char kOwnSoname[] = "libucudnn.so.1";
 constexpr char kLoaderCache[] = "/etc/ld.so.cache";
 
@@ -133,8 +133,8 @@ bool TakeLoaded(Search& search, const std::vector<LoadedObject>& objects) {
       if (search.Take(object.path)) return true;
     }
   }
-  // If a sub-library is loaded already, its folder decides, because cuDNN refuses sub-libraries of
-  // two versions.
+  // If a sub-library is loaded already, the library beside it is preferred, because cuDNN refuses
+  // sub-libraries of two versions.
   for (const LoadedObject& object : objects) {
     if (object.dynamic.soname.starts_with("libcudnn_") &&
         object.dynamic.soname.ends_with(".so.9")) {

@@ -14,7 +14,7 @@ namespace ucudnn::cudnn {
 struct RealSearch {
   std::string path;                  // absolute; empty: none was found
   std::vector<std::string> tried;    // "PATH: why not", in the order of the search
-  std::vector<std::string> ignored;  // the user's choices that were not taken, with the reason
+  std::vector<std::string> ignored;  // the user's choices that were not used, with the reason
 };
 
 // Called with the path of a library that passes CheckReal. An error refuses this library, for

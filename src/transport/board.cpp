@@ -150,8 +150,8 @@ bool Board::OwesEvents(int rank) const {
   for (int other = 0; other < size_; ++other) {
     const Lane& to = lanes_[rank * size_ + other];
     const Lane& from = lanes_[other * size_ + rank];
-    // After an abort, a sender needs the receiver's event only while the lane is settling. So no
-    // other taken message needs an event.
+    // After an abort, a sender needs the receiver's event only while the lane is settling. So after
+    // an abort `taken` does not count.
     if (to.copying || from.settling || (from.taken && !aborted_by_)) return true;
   }
   return false;

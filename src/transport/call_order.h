@@ -2,8 +2,8 @@
 // names, and reports how many calls the device has finished.
 //
 // Uncaptured calls follow each other as if there were no captured calls. A captured call follows
-// the previous captured call if both are in the same capture, and no other call. The reason: a
-// capture must not wait for an event that was recorded outside of the capture, and work outside
+// the previous captured call if both are in the same capture. It follows no other call. The reason:
+// a capture must not wait for an event that was recorded outside of the capture, and work outside
 // must not wait for an event of the capture. Done and Progress report only uncaptured calls,
 // because launches of graphs make no calls.
 //

@@ -53,7 +53,7 @@ enum class Element { kFloat32, kFloat64 };
 inline size_t SizeOf(Element element) { return element == Element::kFloat32 ? 4 : 8; }
 
 // A reduction is done in pieces (ranges of its numbers) of at most this many bytes, one after the
-// other; a channel has device memory for one of them.
+// other; a channel has device memory for one piece.
 inline constexpr size_t kReductionPieceBytes = size_t{16} << 20;
 // Returns the bytes of device memory, without alignment, that Reserve allocates for reductions of
 // up to `bytes`.
@@ -87,9 +87,9 @@ class Channel {
   // thread may call this function.
   virtual Status CanBeCaptured() const { return Status::Ok(); }
 
-  // Prepares for messages and reductions of up to these numbers of bytes; the room never shrinks.
-  // Gathers, allocates, and waits for the work of earlier uncaptured calls. All ranks call it with
-  // the same numbers. If it fails, it fails on all ranks and leaves the channel unchanged.
+  // Prepares for messages and reductions of up to these numbers of bytes. The reserved memory never
+  // shrinks. Gathers, allocates, and waits for the work of earlier uncaptured calls. All ranks call
+  // it with the same numbers. If it fails, it fails on all ranks and leaves the channel unchanged.
   virtual Status Reserve(size_t message_bytes, size_t reduction_bytes) = 0;
 
   // Returns the bytes of device memory that the channel owns. The first captured reduction
@@ -105,8 +105,8 @@ class Channel {
   // channel, because earlier work on a stream, on this or another rank, may take long.
   virtual DeviceProgress Progress() = 0;
 
-  // Gives up: from now on neither the channel, nor a graph that is launched before the channel is
-  // closed, makes a stream or a thread wait. Further calls have no effect.
+  // Gives up: from now on the channel makes no stream and no thread wait. Nor does a graph that is
+  // launched before the channel is closed. Further calls have no effect.
   virtual void Abort() = 0;
 };
 

@@ -77,7 +77,7 @@ Status CheckPeer(const Pairs& pairs) {
                        "loopback serves there");
 }
 
-// Ranks with one context must not use loopback: freeing memory waits for all streams of the
+// Ranks that share a context must not use loopback: freeing memory waits for all streams of the
 // context, including another rank's streams, which may be waiting for words in shared memory
 // (lanes.h).
 Status CheckLoopback(const Pairs& pairs) {

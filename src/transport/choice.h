@@ -13,7 +13,7 @@
 
 namespace ucudnn::transport {
 
-// The facts that a rank sends to the others about itself. If the text of `host`, `process` or
+// The facts about itself that a rank sends to the other ranks. If the text of `host`, `process` or
 // `device` is equal on two ranks, the ranks have the same host, process or device.
 struct RankFacts {
   std::string host;     // the machine, or container, in which processes can share memory

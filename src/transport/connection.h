@@ -1,6 +1,6 @@
 // Frames over a socket: the messages between the ranks of a job. No function blocks, and none
-// raises SIGPIPE. Thread-compatible: one thread serves a connection. A frame is a header of three
-// 32-bit little-endian numbers (bytes of the body, kind, rank that sent it), then the body. A
+// raises SIGPIPE. Thread-compatible: one thread at a time uses a connection. A frame is a header of
+// three 32-bit little-endian numbers (bytes of the body, kind, rank that sent it), then the body. A
 // received size is checked against a bound before memory is allocated for it.
 #pragma once
 

@@ -128,8 +128,8 @@ Result<Doors> FindDoors(const Meeting& meeting) {
   return doors;
 }
 
-// Asks at every address. Returns the answer with the least Answer::Kind, which says most about the
-// job.
+// Asks at the addresses, one after the other, until one accepts or refuses the rank. Otherwise
+// returns the answer of the smallest Answer::Kind.
 Answer AskAtDoors(Doors doors, const Meeting& meeting) {
   Answer best = std::move(doors.none);
   for (size_t i = 0; i < doors.addresses.size(); ++i) {

@@ -15,7 +15,7 @@ namespace ucudnn::transport {
 
 // The result of one attempt to enter the job.
 struct Answer {
-  enum Kind {  // a smaller value says more about the job
+  enum Kind {  // if addresses answer differently, the smallest kind counts
     kAccepted,
     kRefused,      // `text` is the line of the job's failure
     kOtherToken,   // the listening process belongs to another job

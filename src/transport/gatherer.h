@@ -1,5 +1,5 @@
-// The interface by which the ranks of a group exchange texts: to open a channel, and to make room
-// in it. Channels use nothing else of the control plane, so tests can replace it.
+// The interface by which the ranks of a group exchange texts: to open a channel, and to reserve
+// memory for it. Channels use nothing else of the control plane, so tests can replace it.
 #pragma once
 
 #include <string>

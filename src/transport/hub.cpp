@@ -87,7 +87,7 @@ bool Hub::Finished() const {
 }
 
 void Hub::Watch(std::vector<pollfd>& wait) {
-  // The strangers' descriptors come last, because serving a stranger may add a member.
+  // The strangers' descriptors come last, because accepting a stranger may add a member.
   int slot = 0;
   const bool behind = SomebodyIsBehind();
   for (Member& member : members_) {

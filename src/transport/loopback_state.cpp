@@ -69,7 +69,7 @@ Status LoopbackState::Create() {
   UCUDNN_RETURN_IF_ERROR(order.Create());
   UCUDNN_RETURN_IF_ERROR(control_registered_.Register(control_.data(), control_.bytes()));
   // The thread is started now, because at the time of an abort the system may have no thread left.
-  // The aborting thread cannot do the work, because it must not wait for streams.
+  // The aborting thread cannot let streams pass itself, because it must not wait for them.
   const bool started = RunInBackground([held = shared_from_this()]() mutable {
     held->ReleaseUntilClosed();
     const cuda::ContextScope scope(held->driver, held->setup.context);

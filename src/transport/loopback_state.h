@@ -88,8 +88,8 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   Status End(CUstream stream);
 
   // Enqueues the host's part of receiving: copies the message from the slot to the landing, or
-  // writes NaN to the landing if the message is not the expected one. Outside a capture, waits if
-  // hundreds of messages are still to be received.
+  // writes NaN to the landing if the message has another size or a rank has aborted. Outside a
+  // capture, waits if hundreds of messages are still to be received.
   Status EnqueueTaking(const Message& message, uint32_t slot, CUstream stream);
 
   // Returns the reduction for sums of `bytes` in the call that has begun.
@@ -169,7 +169,7 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   // True once a call was captured. From then on graphs may be launched at any time.
   std::atomic<bool> was_captured_{false};
   std::deque<Slots> replaced_slots_;
-  std::deque<OrderedReduction> captured_reductions_;  // the last one serves new captured calls
+  std::deque<OrderedReduction> captured_reductions_;  // new captured calls use the last one
 
   Mutex mutex_;
   Condition changed_;

@@ -70,7 +70,8 @@ class NcclChannel final : public Channel {
     const cuda::ContextScope scope(driver_, setup_.context);
     Status status = owned_->order.Begin(stream);
     if (status.ok()) status = ReducePieces(data, count, element, stream);
-    // After a failure `data` may be a partial sum, which must not be taken for the sum.
+    // After a failure `data` may have partial sums. They are replaced by NaN, so that nobody takes
+    // them for the sums.
     if (!status.ok()) driver_.cuMemsetD8Async(data, 0xff, count * SizeOf(element), stream);
     return End(std::move(status), stream);
   }
@@ -157,8 +158,8 @@ class NcclChannel final : public Channel {
   std::unique_ptr<OwnedByNccl> owned_;
 };
 
-// Returns the text that a rank sends to the others: NCCL's version and, from rank 0, the ids from
-// which communicators are made.
+// Returns the text that a rank sends to the other ranks: NCCL's version and, from rank 0, the ids
+// from which communicators are made.
 std::string OpeningText(const nccl::Functions& functions, const nccl::UniqueIds* ids) {
   std::string text = nccl::VersionText(functions.version) + "\n";
   if (ids != nullptr) text.append(reinterpret_cast<const char*>(ids), sizeof *ids);

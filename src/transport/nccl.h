@@ -1,8 +1,8 @@
 // The channel over NCCL, between processes and threads that each have a GPU of their own. It has
-// two communicators of its own, one for exchanges and one for reductions. Their CUDA kernels use
-// few blocks, so that most of the device is left to convolutions that run at the same time. On the
-// device, each call waits for the previous one (call_order.h). So all devices run the CUDA kernels
-// of both communicators in one order, and no two of these kernels wait for each other.
+// two communicators: one for exchanges and one for reductions. Their CUDA kernels use few blocks,
+// so that most of the device is left to convolutions that run at the same time. On the device, each
+// call waits for the previous one (call_order.h). So all devices run the CUDA kernels of both
+// communicators in one order, and no two of these kernels wait for each other.
 #pragma once
 
 #include <memory>

@@ -34,8 +34,8 @@ class Communicators {
   // Returns an error that NCCL found after a call had returned, or an error if there was an abort.
   // Returns Ok while another thread's call is in progress.
   Status Check();
-  // Ends CUDA kernels that wait for peers. Background threads do this, so Abort does not wait for
-  // the end, unless the system has no thread left.
+  // Ends CUDA kernels that wait for peers. Background threads do this. Abort waits for the end of
+  // these CUDA kernels only if the system has no thread left.
   static void Abort(const std::shared_ptr<Communicators>& communicators);
   // To be called after the last call, when the device has finished all work.
   static void Destroy(const std::shared_ptr<Communicators>& communicators);

@@ -69,7 +69,8 @@ Status OrderedReduction::Run(Channel& channel, CUdeviceptr data, size_t count, E
     status = RunPiece(channel, data + done, std::min(bytes - done, kReductionPieceBytes), element,
                       stream);
   }
-  // After a failure `data` may have partial sums, which must not be taken for the sum.
+  // After a failure `data` may have partial sums. They are replaced by NaN, so that nobody takes
+  // them for the sums.
   if (!status.ok()) (void)FillWithNan(data, bytes, stream);
   return status;
 }

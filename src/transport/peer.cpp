@@ -31,8 +31,8 @@ class PeerChannel final : public Channel {
     const cuda::ContextScope scope(driver_, setup_.context);
     const cuda::RelaxedCaptureScope relaxed(driver_);
     const auto deadline = std::chrono::steady_clock::now() + std::min(setup_.timeout, kLeavingTime);
-    // This rank's copies must be done before it leaves, because the other ranks may then reuse the
-    // memory from which it copies.
+    // This rank's copies must be done before it leaves. After that, the other ranks may reuse the
+    // memory from which this rank copies.
     while (!owned_->order.Done() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
@@ -142,9 +142,10 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   UCUDNN_RETURN_IF_ERROR(board_->State());
   UCUDNN_RETURN_IF_ERROR(owned_->order.Begin(stream));
   const Board::Deadline deadline = std::chrono::steady_clock::now() + setup_.timeout;
-  // Every rank lays out all its messages before it waits, and takes all messages before it waits
-  // until its own are taken. So ranks never wait for each other in a circle: in the end all of them
-  // wait for ranks that have not come to this exchange yet.
+  // Every rank first puts all its messages on the board, without waiting. Then it takes the
+  // messages for it, and last it waits until its own messages are taken. So ranks never wait for
+  // each other in a circle: in the end all of them wait for ranks that have not come to this
+  // exchange yet.
   UCUDNN_RETURN_IF_ERROR(LayOut(sends, stream));
   for (const Message& message : receives) {
     UCUDNN_RETURN_IF_ERROR(Take(message, deadline, stream));

@@ -1,6 +1,6 @@
-// The channel between ranks that are threads of one process. It serves ranks that have a device
-// each (transport "peer") and ranks that share one device ("loopback"). The receiver copies from
-// the sender's memory.
+// The channel between ranks that are threads of one process. The ranks have a device each
+// (transport "peer") or share one device ("loopback"). The receiver copies from the sender's
+// memory.
 //
 // Exchange waits on the host for two things: each peer from which this rank receives must come to
 // the same exchange, and each peer to which this rank sends must enqueue its copy. After that only

@@ -19,7 +19,7 @@ namespace {
 // The longest single wait. It is short because the alarm that should end a wait may wake another
 // thread instead.
 constexpr Milliseconds kTurn{20};
-constexpr Milliseconds kVerdict{1000};  // how long a rank waits for rank 0's line
+constexpr Milliseconds kVerdict{1000};  // the longest wait for rank 0's failure line
 constexpr char kForked[] = "this process was forked from a rank, and is none itself";
 
 }  // namespace
@@ -45,7 +45,8 @@ bool Ranks::OnServiceThread() const { return service_.load() == std::this_thread
 bool Ranks::Tell(FrameKind kind, std::string_view body) {
   using Haste = Outbox::Haste;
   Haste haste = kind == FrameKind::kPost ? Haste::kLater : Haste::kNow;
-  // The service thread must not wait for room, because only that thread makes room.
+  // The service thread must not wait until the outbox has room, because only that thread empties
+  // the outbox.
   if (kind == FrameKind::kFail || kind == FrameKind::kLeave || OnServiceThread()) {
     haste = Haste::kUrgent;
   }
@@ -142,7 +143,7 @@ std::optional<Result<std::vector<std::string>>> Ranks::GatherResult(std::string_
       complete = false;
       if (peer.last || unreachable_) gone = std::to_string(peer.last ? rank : 0);
     }
-    if (complete) {  // doing_told_ = false: the next heartbeat tells what this rank does now
+    if (complete) {  // doing_told_ = false: the next heartbeat sends what this rank does now
       in_gather_ = false;
       doing_told_ = false;
     }

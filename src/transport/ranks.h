@@ -40,9 +40,9 @@ class Ranks final : public Gatherer, private Sink {
   // Meets the other ranks: rank 0 listens and the others connect, until all have come or the
   // timeout has passed. An error is a line that names the rank and the value at fault. The line is
   // the same on every rank that has reached rank 0. Rank 0 stays for times.refusing, so that it can
-  // tell late ranks the line.
+  // send the line to late ranks.
   static Result<std::unique_ptr<Ranks>> Join(const Meeting& meeting);
-  // If Leave was not called before, the other ranks take this rank for dead.
+  // If Leave was not called before, the other ranks consider this rank dead.
   ~Ranks() override;
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
@@ -122,8 +122,8 @@ class Ranks final : public Gatherer, private Sink {
   // Returns whether this rank may post `bytes` bytes now. Fails the job if `bytes` is more than
   // `most`.
   bool MayPost(size_t bytes, size_t most);
-  // Puts a frame into the outbox. If there is no room, waits for room for a limited time. Returns
-  // false if the job fails meanwhile.
+  // Puts a frame into the outbox. If the outbox is full, waits, and fails the job after
+  // times.timeout. Returns false if the job has failed or the service thread has ended.
   bool Tell(FrameKind kind, std::string_view body);
   void SetFailure(const std::string& line, bool of_the_job);
   // Returns the job's line as soon as rank 0 has sent it. If it has not come after kVerdict,

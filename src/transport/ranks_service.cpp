@@ -1,4 +1,5 @@
-// The functions of Ranks by which a rank meets the others, and the functions of its service thread.
+// The functions of Ranks by which a rank meets the other ranks, and the functions of its service
+// thread.
 #include <pthread.h>
 #include <signal.h>
 

@@ -49,7 +49,8 @@ void Strangers::Accept() {
     Descriptor socket = AcceptFrom(listening_);
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        // The connections of ranks need descriptors, so a waiting stranger is dropped to make room.
+        // The connections of ranks need descriptors, so the stranger that has waited longest is
+        // dropped.
         if (!waiting_.empty()) waiting_.pop_front();
         accepting_from_ = Clock::now() + kPauseWithoutRoom;
       }

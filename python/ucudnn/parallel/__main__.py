@@ -1,6 +1,6 @@
 """`python3 -m ucudnn.parallel describe MODULE:FUNCTION --input CxHxW -o net.json`: writes a model as a ucudnn-net file,
-which the planner reads. `python3 -m ucudnn.parallel pins PLAN JSON`: prints options of the planner that give a model the
-degrees of another network's plan."""
+which the planner reads. `python3 -m ucudnn.parallel pins PLAN JSON`: prints options of the planner that divide a
+model's nodes as another network's plan divides its layers."""
 import argparse
 import importlib
 import json

@@ -23,14 +23,14 @@ def differing(all_facts):
 
 
 def digest(tensor):
-    """Returns a hash of a tensor with at least one dimension: it depends on every bit and its position. It is computed
-    on the tensor's device; for a tensor on the host it is a CRC-32."""
+    """Returns a hash of a tensor with at least one dimension. The hash depends on every bit and its position. It is
+    computed on the tensor's device; for a tensor on the host it is a CRC-32."""
     rows = tensor.detach().contiguous().reshape(len(tensor), math.prod(tensor.shape[1:]))
     if not rows.is_cuda:
         return zlib.crc32(rows.view(torch.uint8).cpu().numpy())
     bits = rows.view({1: torch.uint8, 2: torch.int16}.get(rows.itemsize, torch.int32))
     weights = mixed(torch.arange(bits.shape[1], device=bits.device)) | 1
-    # one row at a time, because the int64 products take 8 bytes for each element
+    # one row at a time, because the int64 products need 8 bytes for each element
     sums = torch.stack([(row * weights).sum() for row in bits])
     return mixed(mixed(torch.arange(len(sums), device=sums.device)) + sums).sum().item()
 
@@ -97,7 +97,8 @@ class Agreement:
                            f"{what}: {', '.join(f'{text} on rank {rank}' for rank, (_, _, text, _) in enumerate(answers))}")
 
     def are_equal(self, what, values):
-        """Returns for each number whether it is equal on all ranks. A rank whose value is None does not count."""
+        """Returns a list that says for each of the numbers `values` whether it is equal on all ranks. A rank whose
+        value is None does not count."""
         common = torch.tensor([[-1, -1] if value is None else [value, ~value] for value in values])
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)

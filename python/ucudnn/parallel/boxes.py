@@ -93,8 +93,8 @@ def groups_of(channels, filters, groups):
 
 
 def runs(channels, width):
-    """`width` is the number of channels of a group. Cuts the interval `channels` into runs (begin, end, groups): at
-    most one piece of a group at either end, and all whole groups between them."""
+    """Cuts the interval `channels` into runs (begin, end, groups), where a group has `width` channels: at most one
+    piece of a group at either end, and all whole groups between them."""
     begin, end = channels
     found = []
     while begin < end:

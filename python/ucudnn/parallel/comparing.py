@@ -23,7 +23,7 @@ def compare(model, network, shape):
     size = sum(network.parameters[name].elements * math.prod(node.shape[1:]) for node in network.nodes for name in node.parameters)
     if max(size, sum(one.elements for one in network.parameters.values())) > LARGE and not _has_own_backward(model, shape):
         return
-    # a model may convert images to a type of its own, so float32 has a wide tolerance
+    # a model may convert images to another type, so float32 has a wide tolerance
     for dtype, tolerance in ((torch.float64, 1e-6), (torch.float32, 1e-2)):
         try:
             rows = [row for is_training in (True, False) for row in _compared(model, network, shape, dtype, is_training)]
@@ -100,7 +100,7 @@ def _twin(model, network, generator, dtype, device="cpu"):
 
 
 class _Undropped(TorchFunctionMode):
-    """Replaces functions named dropout by the identity. `is_hooked`: some tensor was given a hook."""
+    """Replaces functions named dropout by the identity. `is_hooked`: whether a tensor was given a hook."""
 
     is_hooked = False
 

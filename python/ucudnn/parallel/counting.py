@@ -26,7 +26,7 @@ def count(model, plan, rank, loss=F.cross_entropy):
 def _count(model, schedule, rank, network, losses):
     transport, summing = (MetaTransport(rank, schedule.devices) for _ in range(2))
     executor = Executor(network, schedule, transport, summing, losses, torch.device("meta"), is_beside=False)
-    # the memo keeps `network` shared: a module made by building.module holds it as a member
+    # the memo keeps deepcopy from copying `network`, which a module made by building.module has as a member
     model = copy.deepcopy(model, {id(network): network}).to("meta").train()
     divide(model, executor, lambda tensor: tensor)
     data = network.nodes[0]

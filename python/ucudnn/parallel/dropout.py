@@ -25,8 +25,8 @@ def _signed(number):
 
 def kept(seed, step, node, box, whole, axes, rate, per, device, images=None):
     """Returns the dropout mask of `box`, a part of a tensor with the box `whole`: true (kept) with probability 1 -
-    rate. `per`: elements, channels or images are kept or dropped as a unit. `images`: a list of images' numbers in the
-    whole batch, into which `box` indexes; None if `box` itself counts in the whole batch."""
+    rate. `per`: the unit that is kept or dropped: "element", "channel" or "image". `images`: None if `box` has numbers
+    of images in the whole batch; otherwise `box` has indices into the list `images`, which has these numbers."""
     key = torch.zeros((), dtype=torch.int64, device=device)
     for number in (seed, step, node):
         key = mixed(key + torch.tensor(_signed(number), device=device) + _A)

@@ -106,7 +106,7 @@ class Executor:
         return () if self.is_local and statistics.kind == "batch_normalization" else statistics.groups
 
     def returning(self):
-        """Returns the nodes whose output needs a gradient, because a parameter before it is trained."""
+        """Returns the nodes whose output needs a gradient, because a trained parameter contributes to the output."""
         found = set()
         for node in self.network.nodes:
             if any(source in found for source in node.inputs) or any(self.is_trained[name] for name in node.parameters):
@@ -136,7 +136,7 @@ class Executor:
         self.device = next(iter(self.parameters.values())).device
 
     def tensor_of(self, name):
-        """Returns the model's parameter or buffer `name`. If `name` is empty or None, returns it unchanged."""
+        """Returns the model's parameter or buffer `name`. If `name` is empty or None, returns `name`."""
         path, _, last = (name or "").rpartition(".")
         return name and getattr(self.modules[path], last)
 
@@ -190,7 +190,8 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(batches.agreed_size(self, model, images, labels))
-        # A copy gets its number at its first pass, which all ranks run. One rank may have made more copies than others.
+        # A copy of the model gets its number at its first pass, which all ranks run. A number at its creation would not
+        # do, because one rank may have made more copies than others.
         if self.is_new_copy:
             self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
         batches.agree_on_data(self, plan, images, labels)

@@ -1,8 +1,8 @@
 """Gradients of parts. With several ranks, each gradient of a parameter is a Part, even where the rank has the whole
 parameter. A result computed from a Part element by element is again a Part. A norm of a Part, or a reduction over all
 of its elements, is the norm or reduction of the whole parameter. So torch's own clip_grad_norm_ and GradScaler give the
-same on every rank as on one device. All ranks have all parameters (parameters of other ranks are empty) and make the
-same calls."""
+same on every rank as on one device. Every rank has all parameters, of which some may be empty tensors, and all ranks
+make the same calls."""
 import functools
 import math
 
@@ -95,8 +95,8 @@ def mark(gradient, parts):
 
 
 def _marked(result, arguments):
-    """Marks a new tensor with the Parts of the first argument that is a Part. If the result is a list, element i gets
-    its Parts from element i of list arguments of the same length."""
+    """Marks a new tensor with the Parts of the first argument that is a Part. If the result is a list, its element i is
+    marked in the same way by element i of each argument that is a list of the same length."""
     if isinstance(result, (list, tuple)):
         return type(result)([_marked(one, [each[place] if isinstance(each, (list, tuple)) and len(each) == len(result) else each
                                            for each in arguments]) for place, one in enumerate(result)])
@@ -106,8 +106,8 @@ def _marked(result, arguments):
 
 
 class Parts:
-    """The parts of parameter `name` on all ranks; `shard` is this rank's. If several ranks have the same part, sums and
-    norms count it only on the first of these ranks."""
+    """The parts of parameter `name` on all ranks; `shard` is the model.Shard of this rank's part. If several ranks have
+    the same part, sums and norms count it only on the first of these ranks."""
 
     def __init__(self, name, shard, executor):
         self.name, self.shard, self.executor = name, shard, executor

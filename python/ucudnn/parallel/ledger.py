@@ -37,7 +37,7 @@ class Ledger:
 
 
 class PassLedger(Ledger):
-    """Counts the tensors of one pass, which are kept until `end`. It also adds them to the ledger of the step."""
+    """Counts the tensors of one pass, which are kept until `end`. Also adds them to the ledger of the step."""
 
     def __init__(self, step):
         super().__init__()

@@ -86,8 +86,8 @@ def refuse_parameters(function, number, outputs, parameters):
 
 
 class Total(torch.autograd.Function):
-    """Sums the ranks' numbers; every rank gets the same sum. This rank's own number gets the gradient unchanged,
-    without an exchange. `backwards`: a (Counter, key) that counts backward passes, or None."""
+    """Sums the ranks' numbers; every rank gets the same sum. In backward, this rank's own number gets the gradient
+    unchanged, without an exchange. `backwards`: a (Counter, key) that counts backward passes, or None."""
 
     @staticmethod
     def forward(ctx, token, number, meeting, backwards):
@@ -110,8 +110,9 @@ class Total(torch.autograd.Function):
 
 
 class SplitCrossEntropy(torch.autograd.Function):
-    """The cross-entropy of outputs whose classes are divided between the ranks of a group. On the group's first rank it
-    is `factor` times the sum over the images, on the other ranks it is 0. `begin`: the first class of this rank."""
+    """The cross-entropy of outputs whose classes are divided between the ranks of a group. On the group's first rank
+    the result is `factor` times the sum over the images; on the other ranks it is 0. `begin`: the first class of this
+    rank."""
 
     @staticmethod
     def forward(ctx, token, x, labels, begin, meeting, factor):
@@ -180,11 +181,12 @@ MEAN_FUNCTIONS = (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss)
 
 
 class Mean:
-    """Calls a loss function. Raises NotSupported if the function is found not to be a mean over images. For a mean, the
-    loss of some images is the mean of the losses of two parts of them, weighted by the parts' sizes. So a call cuts the
-    batch in two and compares. Only the first call does so if `is_vouched`, or if there is a reference. Unless
-    `is_vouched`, a call also compares made-up images with the classes of the batch, and the batch together with the
-    reference. `is_vouched`: the function is known to be a mean if outputs and labels have the same shape."""
+    """Calls a loss function, and checks that the function is a mean over images. The loss of a mean for some images is
+    the mean of its losses for two parts of them, weighted by the parts' sizes; if it is not, the call raises
+    NotSupported. A call cuts the batch in two parts for this check; only the first call does so if `is_vouched` or if
+    there is a reference. Unless `is_vouched`, a call also checks made-up images with the labels of the batch, and the
+    images of the batch together with the reference. `is_vouched`: the function is known to be a mean if outputs and
+    labels have the same shape."""
 
     def __init__(self, loss):
         self.loss, self.is_known, self.classes = loss, False, set()  # classes: labels that _compare_classes has compared
@@ -223,7 +225,7 @@ class Mean:
         wide = torch.promote_types(outputs.dtype, torch.float32)
         for like in dict.fromkeys((wide, outputs.dtype)):
             x, y = outputs.to(like), others[place].to(like)
-            # parameters of the outputs' type do not accept the wider type
+            # if the function has parameters of the outputs' type, it does not accept the wider type
             with contextlib.suppress(*([RuntimeError] if like != outputs.dtype else [])):
                 whole = self.loss(torch.cat([x, y]), torch.cat([labels, their_labels[place]]))
                 parts = [self.loss(x.clone(), labels), self.loss(y, their_labels[place])]
@@ -231,15 +233,16 @@ class Mean:
                 break
 
     def _compare_classes(self, outputs, labels):
-        """Compares made-up images with neighbouring classes. If labels are not classes, uses the smallest and the
-        largest label."""
+        """Checks that the loss of two made-up images with different labels is the mean of their separate losses. Uses
+        all classes as labels, or the smallest and the largest label if labels are not classes."""
         new = set(torch.stack(labels.aminmax()).tolist()) - self.classes
         if not new:
             return
         if not self.classes and labels.ndim == outputs.ndim - 1:
             new |= set(range(outputs.shape[1]))
         generator, found = torch.Generator(outputs.device).manual_seed(0), []
-        # The function may have parameters of the outputs' type, so the second attempt uses that type.
+        # A function with parameters of the outputs' type may refuse the wider type, so the second attempt uses the
+        # outputs' type.
         for like in (torch.promote_types(outputs.dtype, torch.float32), outputs.dtype):
             x = torch.rand((2, *outputs.shape[1:]), generator=generator, device=outputs.device, dtype=like)
             for label in [*sorted(self.classes)[:1], *sorted(new)]:

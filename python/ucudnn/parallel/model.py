@@ -134,7 +134,7 @@ class Shard:
         return whole[tuple(slice(begin, end) for begin, end in self.ranges)].clone(memory_format=torch.contiguous_format)
 
 
-# Attributes that are not compared: every module has them, or the executor reads them at each call.
+# Attributes that Applied does not compare: every module has them, or the executor reads them at each call.
 _NOT_COMPARED = frozenset(vars(torch.nn.Module())) | {"momentum", "_ucudnn"}
 _PLAIN = bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device
 _MOST = 3000  # largest number of elements of an attribute that are compared at each call
@@ -248,7 +248,7 @@ class Applied:
 def apply(model, plan, loss=None, *, overlap=True, timeout_s=600.0, checkpoint=(), group=None, network=None,
           batch_norm="all", elementwise=()):
     """Makes `model` run by the schedule in the file `plan`. All ranks of torch.distributed call it with the same
-    ordinary module. Its values may differ between ranks, because rank 0's values are scattered. Each rank keeps its
+    ordinary module. Its values may differ between ranks, because all ranks get rank 0's values. Each rank keeps its
     parts of the parameters. The parameters keep their names.
 
     `loss` is a function of outputs and labels that is a mean over images, or a list with an entry for each output: a

@@ -28,7 +28,7 @@ def pieces(mine, others, rank):
 class Move:
     """One exchange on one rank. `held` and `needed` are boxes by device. If `adds`, arriving tensors are partial sums
     and are added up, and backward copies the gradient to all senders; otherwise forward copies and backward adds.
-    `returns`: backward sends gradients, because a parameter before this exchange is trained."""
+    `returns`: whether backward sends gradients, because a trained parameter contributes to the moved tensors."""
 
     def __init__(self, name, transport, held, needed, axes, adds=False, returns=True):
         rank = transport.rank

@@ -44,8 +44,9 @@ def _before_step(optimizer, *_):
 
 
 def adopt(optimizer):
-    """Records that the optimizer's state belongs to this rank's parts. Refuses that torch itself saves or loads the
-    state. Does nothing if all trained parameters are whole on every rank."""
+    """Records that the optimizer's state belongs to this rank's parts. From now on, torch's own state_dict and
+    load_state_dict of the optimizer raise NotSupported. Raises NotSupported if the optimizer's update of an element
+    depends on other elements. Does nothing if all trained parameters are whole on every rank."""
     if optimizer not in _CHECKED and any(not one.ucudnn_parts.shard.is_whole for one in _trained(optimizer)):
         _refuse_mixing(optimizer)
         _CHECKED.add(optimizer)

@@ -1,13 +1,13 @@
-"""`pins` takes configurations from the plan of another network, whose layers have other names."""
+"""`pins` copies configurations from the plan of another network, whose layers have other names."""
 from .errors import NotSupported
 from .schedule import read
 
 
 def pins(plan, names):
-    """The schedule file `plan` is for another network. Returns arguments of `ucudnn plan` that give layers of a
-    described model the degrees of that network's layers. `names` maps layers of that network to nodes of the model, for
-    example {"conv1": "features.0"}. `ucudnn plan` chooses the degrees of all layers that `names` leaves out. Does not
-    import torch.
+    """Returns options of `ucudnn plan` that divide nodes of a described model as the schedule file `plan` divides the
+    layers of another network: each node gets the degrees of a layer, which are its numbers of parts along each axis.
+    `names` maps layers of that network to nodes of the model, for example {"conv1": "features.0"}. `ucudnn plan`
+    chooses the degrees of all other nodes. Does not import torch.
 
     Raises ValueError if `names` has a layer that the plan lacks or the same node twice, and NotSupported for a plan in
     passes, whose layers share the schedule of the passes."""

@@ -9,7 +9,8 @@ from .operators import RULES, activation_of
 
 
 def check(network, schedule, losses, checkpointed=()):
-    """`losses`: (function, weight) for each output, or None. `checkpointed`: names of nodes."""
+    """Makes all checks of this file. `losses`: (function, weight) for each output, or None. `checkpointed`: names of
+    nodes."""
     inner, statistics = schedule.passes.nodes if schedule.passes else (), {}
     for node in network.nodes:
         if node.inputs:

@@ -278,7 +278,7 @@ class Run:
             self.values[name][0][[image - box[b.N][0] for image in images]] = x.detach()
 
     def agreed_loss(self, output, loss):
-        """Returns this rank's part of a loss. If the program's function fails on one rank, or is found there to be no
+        """Returns this rank's part of a loss. If the program's function fails on one rank, or turns out there to be no
         mean over images, all ranks refuse it."""
         executor, number, refusal = self.executor, torch.zeros((), device=self.executor.device), None
         try:

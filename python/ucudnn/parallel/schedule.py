@@ -371,7 +371,7 @@ def _check_sums(schedule):
 
 
 def _check_statistics(schedule):
-    """Checks that the groups of devices that exchange statistics follow from the boxes."""
+    """Checks that the groups of devices that exchange statistics are the groups that the boxes require."""
     read = {source for node in schedule.nodes.values() for source in node.inputs}
     expected = {}
     for name, node in schedule.nodes.items():
@@ -501,7 +501,7 @@ def _check_node(schedule, node):
 
 
 def _places(node, device):
-    """Returns by axis which part a device has, as a number from 0."""
+    """Returns {axis: number of the part that a device has, from 0}."""
     rest, places = device - node.first_device, {}
     for axis in "whrcn":
         rest, places[axis] = divmod(rest, node.degrees[axis])

@@ -17,7 +17,7 @@ class SharedValues:
         self.executor, self.passes, self.options = executor, 0, {}
 
     def of(self, executor):
-        """Returns the SharedValues of a copy of the executor; they continue this count of passes."""
+        """Returns the SharedValues of a copy of the executor, which continues this object's count of passes."""
         other = SharedValues(executor)
         other.passes = self.passes
         return other

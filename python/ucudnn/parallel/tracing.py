@@ -125,7 +125,7 @@ def _exported(model, example, is_training):
 
 def _outputs_in_evaluation(network, evaluated):
     """Returns `evaluated` of the Network. Raises NotSupported if evaluation computes something that training does not,
-    because one Network serves both modes."""
+    because one Network describes both modes."""
     numbers = {}  # {what a node computes from the network's input, without dropout: number}
 
     def numbered(nodes):
@@ -636,8 +636,8 @@ class Tracer:
         """Adds a function of x and a parameter. Every part of this node has the whole parameter and all channels of
         x."""
         if isinstance(self.tensor(name), torch.nn.Parameter) and self.tensor(name).ndim == 0:
-            # In a saved state, a tensor without dimensions is taken for the optimizer's counter and not for a part of a
-            # parameter.
+            # In a saved state, a tensor without dimensions counts as the optimizer's step counter and not as a part of
+            # a parameter.
             self.refuse(f"the parameter {name!r} without dimensions: one of shape (1,) is expected")
         channels, *extents = self.shape_of(x)
         members = {"kind": base, "channels": channels, "extents": extents} | SEPARATE_POSITIONS
@@ -736,7 +736,7 @@ class Tracer:
             self.refuse(f"resizing of {extents} to {wanted}: whole factors are expected")
         factor = [new // old for new, old in zip(wanted, extents)]
         given = a.get("scale_factors") or [a.get(f"scales_{axis}") for axis in "dhw"[-len(factor):]]
-        a.items()  # marks all arguments as read: the others only repeat `wanted`
+        a.items()  # marks all arguments as read: the arguments that were not read only repeat `wanted`
         if any(one not in (None, each) for one, each in zip(given, factor)):
             self.refuse(f"resizing of {extents} to {wanted} by the factors {given}: {factor} are expected")
         return self.add("upsampling", [x], (channels, *wanted), {"factor": factor}, "upsample")

@@ -135,7 +135,7 @@ class Transport:
             for work in works:
                 if self.is_nccl:
                     work.wait()
-                else:  # gloo applies no time-out of its own to these
+                else:  # gloo has no time-out for messages between two ranks
                     work.wait(datetime.timedelta(seconds=max(ends - time.monotonic(), 0.001)))
 
     def named(self, what, members):

@@ -101,7 +101,7 @@ class _Enter:
         if not torch._C._is_torch_function_enabled():
             raise NotSupported(f"{self.name} runs where torch calls no __torch_function__: start a backward pass that runs it "
                                "again with the loss's own backward()")
-        if _has_stripes(arguments, named):  # without a stripe, other ranks may not enter this module
+        if _has_stripes(arguments, named):  # without a stripe, other ranks perhaps do not enter this module
             _compare_copies(self.path, module)
         if not stripe._where:
             for path, part in module.named_modules(prefix=self.path):

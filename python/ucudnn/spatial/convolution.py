@@ -204,8 +204,8 @@ def _transposed(function, x, weight, bias=None, stride=1, padding=0, output_padd
             rows = fetch(rows, 2 + i, axis, x.cut.extents[axis], needed)
             padded[i] = added[i] = 0
             part = ranks().part(axis)
-            # result[0] is the first output of the window of the first needed row, at position stride * row - padding in the
-            # whole.
+            # result[0] is the first output of the window of the first needed row, at position stride * row - padding of
+            # the whole result.
             cuts.append((2 + i, owned(outputs)[part][0] - (stride[i] * needed[part][0] - padding[i]), outputs[part]))
         result = _run(rows, weight, bias, [arguments[0], padded, *arguments[2:4], added, groups])
         for dim, begin, extent in cuts:

@@ -77,7 +77,7 @@ def _text(value):
 
 def same_operands(name, args, kwargs):
     """With UCUDNN_CHECK=1, compares the replicated tensors that meet a stripe in operation `name`. Records the call
-    with its numbers, which ranks compare at the next exchange."""
+    with its arguments; ranks compare these records at the next exchange."""
     if not ranks().is_checking:
         return
     given = [*map(_text, args), *(f"{key}={_text(kwargs[key])}" for key in sorted(kwargs))]

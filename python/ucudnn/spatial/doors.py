@@ -117,7 +117,7 @@ def apply(cls, *args, **kwargs):
     if cls.__module__.split(".")[0] in ("torch", "ucudnn"):
         return _apply(cls, *args, **kwargs)
     made = _on_stripes(cls)
-    with torch._C._DisableTorchDispatch():  # forward needs no dispatch, but torch may make views of its results
+    with torch._C._DisableTorchDispatch():  # torch may make views of the results, which Stripe would refuse
         results = _apply(made, *args, **kwargs)
     is_one = isinstance(results, torch.Tensor)
     found = _seen((results,) if is_one else results, made.results.pop())
@@ -229,7 +229,8 @@ class ModuleHook(modules.BackwardHook):
 
 
 def tensor_hook(hook, layout):
-    """Returns a function for torch that calls a stripe's `hook`. It gets a plain gradient; the hook gets a stripe."""
+    """Returns a function for torch that calls a stripe's `hook`. The function gets a plain gradient; the hook gets a
+    stripe."""
     def call(gradient):
         found = hook(*_seen((gradient,), (layout,)))
         return None if found is None else _gradient(hook, found, layout)

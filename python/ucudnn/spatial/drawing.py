@@ -1,6 +1,7 @@
 """Functions that draw random numbers. Each rank draws separately, so a stripe's numbers differ from a single process's.
-All these functions are therefore refused, except that a trusted class may draw for positions of stripes. Tensors that
-are the same on every rank may be drawn in place, as a drop path does, because ranks compare what they have drawn."""
+All these functions are therefore refused, except that a trusted class may draw for positions of stripes. A tensor that
+is the same on every rank may be filled with random numbers, as a drop path does, because ranks compare these
+numbers."""
 import torch
 from torch import nn
 from torch.nn import functional

@@ -33,8 +33,8 @@ class _Extreme(torch.autograd.Function):
 
 
 class _FirstLargest(torch.autograd.Function):
-    """The largest of all ranks' `values`, and its place in the whole. `places` are the places of this rank's values.
-    The gradient goes to the first of equal values, as on a single rank."""
+    """The largest of all ranks' `values`, and its place in the whole tensor. `places` are the places of this rank's
+    values. The gradient goes to the first of equal values, as on a single rank."""
 
     @staticmethod
     def forward(ctx, values, places, axes):
@@ -101,8 +101,8 @@ def _negative(x):
 
 
 def _first(x, dims, keepdim):
-    """Returns the largest values over dimensions, and the first place of each in the whole, in row-major order of
-    `dims`."""
+    """Returns the largest values over dimensions, and the first place of each in the whole tensor, in row-major order
+    of `dims`."""
     place = torch.zeros(1, dtype=torch.int64, device=x.device)
     for dim in dims:
         place = (place.unsqueeze(1) * count_of(x, [dim]) + places(x, dim)).flatten()

@@ -178,7 +178,7 @@ def transposed_windows(geometry, axis, window, extents, output_padding):
     `extents` rows. To libucudnn, this output is the x of a convolution. Each row of input gives `stride` rows of
     output. If the whole output has more or fewer rows, the first part gets half of the difference and the last part the
     rest, because programs crop or pad at both ends. libucudnn is then asked about a convolution without the difference.
-    The window of that convolution is at least as large."""
+    The window of that convolution is at least as large as `window`."""
     more = window.extent - 2 * window.pad + output_padding - window.stride
     outputs = tuple(extent * window.stride for extent in extents)
     if len(extents) == 1 or more == 0:

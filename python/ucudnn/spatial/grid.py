@@ -91,7 +91,7 @@ def stripes(axis, extent, parts, multiple=1):
 
 
 def owned(extents):
-    """Returns [begin, end) in the whole of each part's rows."""
+    """Returns [begin, end) of each part's rows, counted from the first row of the whole tensor."""
     intervals, end = [], 0
     for extent in extents:
         intervals.append((end, end + extent))

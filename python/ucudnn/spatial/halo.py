@@ -11,8 +11,8 @@ def overlap(a, b):
 
 
 def _pieces(axis, extents, needed):
-    """Yields (part, rows that it sends to this rank, rows that this rank sends to it), counted in the whole, for every
-    part with such rows."""
+    """Yields (part, rows that it sends to this rank, rows that this rank sends to it), for every part with such rows.
+    Rows are counted in the whole tensor."""
     me, own = ranks().part(axis), owned(extents)
     for part in range(len(extents)):
         received, sent = overlap(own[part], needed[me]), overlap(own[me], needed[part])
@@ -46,8 +46,8 @@ def _made(like, dim, extent):
 
 def _swapped(x, dim, axis, first, pieces, rows):
     """Exchanges rows of x. `pieces`: (part, rows that this rank sends, rows that it receives), in the order of the
-    parts; row 0 of x is row `first` of the whole. `rows`: the rows that each part has and needs. Returns (rows of the
-    whole, tensor) for each received piece."""
+    parts; row 0 of x is row `first` of the whole tensor. `rows`: the rows that each part has and needs. Returns (rows
+    of the whole tensor, received tensor) for each received piece."""
     others = [piece for piece in pieces if piece[0] != ranks().part(axis)]
     sent = {part: _narrow(x, dim, given, first) for part, given, _ in others if given[0] < given[1]}
     received = {part: (wanted, _empty(x, dim, wanted)) for part, _, wanted in others if wanted[0] < wanted[1]}
@@ -101,9 +101,9 @@ class _GivenBack(torch.autograd.Function):
 
 
 def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
-    """Returns the rows needed[part] of the whole, with `pads` rows of `value` before and after. x has this rank's rows;
-    `extents` and `needed` are for every part. The gradient of fetched rows goes back to the ranks that own them, and is
-    added there."""
+    """Returns the rows needed[part] of the whole tensor, with `pads` rows of `value` before and after. x has this
+    rank's rows; `extents` and `needed` are for every part. The gradient of fetched rows goes back to the ranks that own
+    them, and is added there."""
     own = owned(extents)
     # Each part owns all rows that it needs, so nothing is sent. `needed` is the same on all ranks, so all decide alike.
     if all(overlap(rows, own[part]) == tuple(rows) for part, rows in enumerate(needed)):
@@ -114,7 +114,7 @@ def fetch(x, dim, axis, extents, needed, pads=(0, 0), value=0.0):
 
 
 def extended(x, dim, axis, extents, reads, value=0.0):
-    """Returns the rows reads[part] of the whole; rows outside of the image are filled with `value`."""
+    """Returns the rows reads[part] of the whole tensor; rows outside of it are filled with `value`."""
     total = sum(extents)
     first, last = reads[ranks().part(axis)]
     needed = [overlap(rows, (0, total)) for rows in reads]

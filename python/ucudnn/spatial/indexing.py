@@ -15,8 +15,8 @@ from .sums import greatest, summed
 
 
 def _of_rows(x, layout, dim, entry, may_be_none):
-    """`entry` is a slice of a cut dimension of the whole. Returns (this rank's slice, the axis that cuts the dimension,
-    rows by part)."""
+    """`entry` is a slice of a cut dimension of the whole tensor. Returns (this rank's slice, the axis that cuts the
+    dimension, rows by part)."""
     axis = next((axis for axis in layout.axes if layout.dims[dim] == ((axis, x.shape[dim]),)), None)
     if axis is None:
         raise NotSupported(f"slice {entry} of positions along several axes")

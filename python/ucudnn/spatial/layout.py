@@ -153,8 +153,8 @@ class Layout:
 
     def reshaped(self, old, new, rows=()):
         """Returns the layout after the whole tensor is reshaped from `old` to `new`. The dimensions `rows` of `new` are
-        known to be rows, which a reshape may split. `old` and `new` are the whole's shapes, so an extent of 1 is never
-        a part's single row."""
+        known to be rows, which a reshape may split. `old` and `new` are shapes of the whole tensor, so an extent of 1
+        is never a part's single row."""
         own = {axis: size for atoms in self.dims for axis, size in atoms if axis is not None}
         whole = Layout(_resized(self.dims, own, {axis: sum(self.extents[axis]) for axis in own}), self.extents)
         dims = whole._reshaped(old, new, rows)

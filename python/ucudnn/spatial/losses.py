@@ -60,7 +60,7 @@ def _check_variances(variances, x):
 
 
 def _has_all_rows(x, layout):
-    """Returns whether x is replicated and has all rows of the whole in the dimensions that `layout` cuts."""
+    """Returns whether x is replicated and has all rows of the whole tensor in the dimensions that `layout` cuts."""
     return x.ndim == len(layout.dims) and not layout_of(x).is_cut and all(
         layout.is_plain(dim) or extent == layout.whole_extent(dim, extent) for dim, extent in enumerate(x.shape))
 

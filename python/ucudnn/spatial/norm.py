@@ -15,8 +15,8 @@ from .sums import summed, total
 
 
 def _statistics(x, dims, axes, count):
-    """Returns (mean, biased variance) over `dims` of the whole: ranks compute their own, then combine them in rank
-    order."""
+    """Returns (mean, biased variance) over `dims` of the whole tensor: ranks compute (mean, variance) of their own
+    rows, then combine these in rank order."""
     mean, variance = rows.moments(x, dims)
     if not axes:
         return mean, variance

@@ -29,7 +29,7 @@ complex digamma expit heaviside i0 isneginf isposinf isreal ldexp logaddexp2 pol
 def broadcast(operands, takes_whole=False, keeps_first=False):
     """Returns the layout of the result of combining these tensors position by position. The result has the stripes of
     the first tensor, or the stripes that `agreed` chooses; `completed` brings operands into them. `takes_whole`: a
-    replicated tensor may have all rows of the whole; `met` takes this rank's rows from it."""
+    replicated tensor may have all rows of the whole tensor; `met` keeps only this rank's rows of it."""
     layouts = [layout_of(x) for x in operands]
     ndim = max(len(layout.dims) for layout in layouts)
     stripes = agreed(layouts, keeps_first)
@@ -95,7 +95,7 @@ def parameter(x, layout):
 
 def met(x, layout):
     """Returns x as a position-by-position operand of a function whose result has `layout`. If x is replicated and has
-    all rows of the whole, takes this rank's rows."""
+    all rows of the whole tensor, keeps only this rank's rows."""
     return own_part(completed(x, layout), layout_of(x), layout)
 
 

@@ -157,8 +157,8 @@ def _adaptive_avg(function, x, output_size):
 
 
 def _weighted(function, x, layout, pooled, native):
-    """Returns the means over windows: along cut axes only the share of this rank's rows, along other axes complete
-    means."""
+    """Returns the means over windows: along cut axes only what this rank's rows contribute to the means, along other
+    axes complete means."""
     result = x if native == list(x.shape[2:]) else function(x, native)
     for axis, (i, size) in pooled.items():
         extents = layout.extents[axis]
@@ -186,7 +186,7 @@ def _adaptive_max(function, x, output_size, return_indices=False):
 
 def _largest(x, windows):
     """Returns the largest value of each window, the same on every rank. `windows`: for each axis, a list of [begin,
-    end) in the whole."""
+    end) in the whole image."""
     # Index of each element in the whole image, in row-major order.
     place, spans = torch.zeros([1] * len(windows), dtype=torch.int64, device=x.device), []
     dims = spatial_dims(x, len(windows))
@@ -200,8 +200,8 @@ def _largest(x, windows):
 
 
 def _window_maxima(x, place, spans):
-    """Returns the largest value of each window among this rank's elements, and its place. Without an element of the
-    window, returns -inf with a place after all others."""
+    """Returns the largest value of each window among this rank's elements, and its place. For a window without such an
+    element, returns -inf with a place after all elements."""
     values, places = [], []
     shape = [len(found) for _, _, found in spans]
     for flat in range(torch.Size(shape).numel()):

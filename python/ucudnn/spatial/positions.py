@@ -1,6 +1,6 @@
 """Positions of a dimension, which may have been flattened from several dimensions: `places` returns where this rank's
-positions are in the whole, `all_of` the positions of all ranks. Both follow the order of the whole, so results match
-plain tensors with all positions."""
+positions are in the whole dimension; `all_of` returns the positions of all ranks. Positions have the same order as in a
+single process, so results match plain tensors with all positions."""
 import torch
 
 from .cells import ranks
@@ -25,7 +25,8 @@ class Cut(torch.autograd.Function):
 
 
 class Gather(torch.autograd.Function):
-    """Gathers the whole on every rank. The gradient is the same on every rank; each keeps the part of its own rows."""
+    """Gathers all rows on every rank. The gradient of all rows is the same on every rank; each rank keeps the gradient
+    of its own rows."""
 
     @staticmethod
     def forward(ctx, x, dim, axis, extents):
@@ -67,7 +68,7 @@ def own_part(x, of_x, layout):
 
 
 def places(x, dim):
-    """Returns the indices in the whole of this rank's positions along dimension `dim`."""
+    """Returns the indices of this rank's positions in the whole dimension `dim`."""
     return _places(layout_of(x).dims[dim] or ((None, x.shape[dim]),), layout_of(x)).to(x.device)
 
 

@@ -77,7 +77,7 @@ def _cubic(distance, a=-0.75):
 
 
 def _combined(rows, dim, taps, weights, first):
-    """Returns weighted sums of `rows` along one dimension; row 0 of `rows` is row `first` of the whole."""
+    """Returns weighted sums of `rows` along one dimension; row 0 of `rows` is row `first` of the whole tensor."""
     result, shape = None, [1] * rows.ndim
     shape[dim] = -1
     for tap, weight in zip(taps, weights):
@@ -118,8 +118,8 @@ def _spread(function, x, size, mode, align):
 
 
 def _outputs(x, axis, number):
-    """Returns the rows by part for a size that a program gives along a cut axis. An Own is the size of stripes. A plain
-    number is the whole's size, and is accepted only in torch.nn.Upsample."""
+    """Returns the rows by part for a size that a program gives along a cut axis. An Own has the sizes of the stripes. A
+    plain number is the size of the whole result, and is accepted only in torch.nn.Upsample."""
     extents = x.cut.extents[axis]
     if isinstance(number, Own):
         found, rows = rows_of(number)
@@ -134,7 +134,8 @@ def _outputs(x, axis, number):
 
 
 def _check_areas(axis, extents, outputs):
-    """Refuses a stripe that is resized by another factor than the whole: averaged areas would cross its ends."""
+    """Refuses stripes that are resized by another factor than the whole image: areas that are averaged would then cross
+    the ends of stripes."""
     if any(rows * sum(extents) != extent * sum(outputs) for rows, extent in zip(outputs, extents)):
         raise NotSupported(f"{AXES[axis]}: mode area of stripes of {extents} rows, which become {outputs} rows: the same factor for "
                            "all is expected")

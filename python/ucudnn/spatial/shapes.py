@@ -36,10 +36,11 @@ def _unflatten(function, x, dim, sizes):
 
 def _in_sizes(x, sizes):
     """Returns (x, layout, shape on this rank) for a reshape of x to `sizes`, given by a program. A reshape may group
-    rows; if stripes of x do not have whole groups, x is moved to other stripes. All ranks decide by the whole's shapes.
+    rows; if stripes of x do not have whole groups, x is moved to other stripes. All ranks decide alike, because they
+    decide by the shapes of the whole tensor.
 
-    A size from x.shape (an Own) names rows, and so does a dimension that stays unchanged. Plain numbers may be sizes of
-    the whole. They are if there is no -1, because the number of elements must match, or if -1 is for uncut dimensions
+    A size from x.shape (an Own) names rows, and so does a dimension that stays unchanged. A plain number is a size of
+    the whole tensor if there is no -1, because the number of elements must match, or if -1 is for uncut dimensions
     only."""
     old = [x.cut.whole_extent(dim, extent) for dim, extent in enumerate(x.shape)]
     new = whole_of(list(sizes))
@@ -47,7 +48,7 @@ def _in_sizes(x, sizes):
         new[new.index(-1)] = math.prod(old) // max(1, math.prod(size for size in new if size != -1))
     if math.prod(new) != math.prod(old):
         raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
-    is_named = any(isinstance(size, Own) for size in sizes)  # then -1 may stand for other dimensions
+    is_named = any(isinstance(size, Own) for size in sizes)  # then -1 may be for other dimensions
     is_clear = -1 not in sizes or not is_named and _is_of_plain(x.cut, old, new, list(sizes).index(-1))
     rows = [dim for dim, size in enumerate(sizes)
             if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else is_clear and new[dim] > 1)]

@@ -1,6 +1,6 @@
-"""Sizes of a stripe, as a program sees them: numbers with the whole image's value, which also know their value on every
-part of the grid. Results of arithmetic with them know this, too. Python, numpy or torch code that bypasses the
-arithmetic reads the whole's value."""
+"""Sizes of a stripe, as a program sees them: numbers with the value for the whole image, which also have the value for
+every part of the grid. Arithmetic with such numbers gives such numbers. Python, numpy or torch code that bypasses the
+arithmetic reads the value for the whole image."""
 import itertools
 import math
 import operator
@@ -19,8 +19,8 @@ _OF_ONE = {"neg": operator.neg, "pos": operator.pos, "abs": operator.abs, "ceil"
 
 
 class Own:
-    """A number computed from numbers of rows. `here` is its value on this rank, `whole` in the whole image. `by_place`
-    has its value at every place of the grid along `axes`, a tuple of parts in the order of `axes`."""
+    """A number computed from numbers of rows. `here` is its value on this rank, `whole` its value for the whole image.
+    `by_place` has its value at every place of the grid along `axes`, a tuple of parts in the order of `axes`."""
     axes, by_place, here, whole = (), {}, None, None
 
 
@@ -40,8 +40,8 @@ class OwnFloat(Own, float, metaclass=_Made):
 
 
 def own(axes, number, whole):
-    """Returns an Own whose value at a place is `number({axis: part})` and whose value in the whole is `whole`. Returns
-    a plain number if all values are equal."""
+    """Returns an Own whose value at a place is `number({axis: part})` and whose value for the whole image is `whole`.
+    Returns a plain number if all values are equal."""
     parts = ranks().grid.parts
     by_place = {place: number(dict(zip(axes, place))) for place in itertools.product(*(range(parts[a]) for a in axes))}
     if all(value == whole for value in by_place.values()):
@@ -91,7 +91,7 @@ def flat(values):
 
 
 def whole_of(values):
-    """Returns numbers, or numbers in lists and dictionaries, with the whole's values."""
+    """Returns numbers, or numbers in lists and dictionaries, with the values for the whole image."""
     if isinstance(values, dict):
         return {key: whole_of(value) for key, value in values.items()}
     if isinstance(values, (list, tuple)) and not hasattr(values, "_fields"):

@@ -299,8 +299,8 @@ def is_trusted(name):
 def rule(*functions, sizes=None):
     """Decorator that registers a rule for these functions. `sizes` says how the rule treats numbers from a stripe's
     shape (sizes.py). "own": they are sizes, and the rule gets this rank's values. "made": like "own", even if no
-    argument is a stripe. "whole": they are operands, and the rule gets the whole's values. None: the rule refuses
-    them."""
+    argument is a stripe. "whole": they are operands, and the rule gets the values for the whole image. None: the rule
+    refuses them."""
     def register(answer):
         for function in functions:
             RULES[function] = answer

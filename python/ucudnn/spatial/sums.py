@@ -156,8 +156,8 @@ class _Used(torch.autograd.Function):
 
 
 def own(parameters):
-    """Marks the parameters of a converted model. FSDP later replaces them with parameters that are not marked. That is
-    right, because FSDP reads gradients before _Ended's backward has run."""
+    """Marks the parameters of a converted model. FSDP later replaces them with parameters that are not marked. This is
+    intended, because FSDP reads gradients before _Ended's backward has run."""
     for x in parameters:
         x._ucudnn_is_own = True
 

@@ -1,8 +1,8 @@
 """How long a rank waits for others, and what an error says about it. Without torch.
 
-A rank that waits long writes so to torch.distributed's store, with the ranks that it waits for. A rank that has written
-nothing is late. So an error can name the rank that did not come, even if other ranks wait in between, and even if
-torch.distributed only knows that a connection broke."""
+A rank that waits long reports this in torch.distributed's store, with the ranks that it waits for. A rank that has
+reported nothing is late. So an error can name the rank that did not come, even if other ranks wait in between, and even
+if torch.distributed only knows that a connection broke."""
 import atexit
 import contextlib
 import json
@@ -75,9 +75,9 @@ class _Wait:
 
 
 class Waiting:
-    """The waits of one rank. `store` is torch.distributed's store. `prefix` begins its keys there; it is the same on
-    all ranks, and new for each grid or transport. A thread reports long waits at intervals, so a short wait costs only
-    two assignments. `module`: name for messages."""
+    """The waits of one rank. `store` is torch.distributed's store. Its keys there begin with `prefix`, which is the
+    same on all ranks and new for each grid or transport. A thread reports long waits at intervals, so a short wait
+    costs only two assignments. `module`: name for messages."""
 
     def __init__(self, rank, count, store, prefix, seconds, module="ucudnn.spatial"):
         self.rank, self.seconds, self._module = rank, seconds, module
@@ -97,7 +97,7 @@ class Waiting:
             self._thread.join(STORE_SECONDS)
 
     def meet(self):
-        """Returns when all ranks have made their Waiting. Raises RuntimeError after `seconds`. It asks the store at
+        """Returns when all ranks have made their Waiting. Raises RuntimeError after `seconds`. Asks the store at
         intervals, because a wait in the store would keep this process's thread from reporting there."""
         began, keys = time.monotonic(), [f"{self._prefix}/process/{rank}" for rank in range(self._count)]
         while not self._store.check(keys):
@@ -110,7 +110,8 @@ class Waiting:
     @contextlib.contextmanager
     def awaiting(self, what, members, lost, limit):
         """A context for an exchange of torch.distributed. Turns the exchange's error into lost(text). The text says
-        what was awaited, from which ranks, and how many seconds the time-out is. It calls the time-out `limit`."""
+        what was awaited, from which ranks, and how many seconds the time-out is. `limit` is the name of the
+        time-out."""
         members = sorted(set(members) - {self.rank})
         wait = self.begin(what, members)
         try:
