@@ -1,6 +1,6 @@
-# Assigns each test to a group. The group determines the build in which tools/check runs the test, once:
+# Assigns each test to a group. tools/check runs each test once, in the build that its group determines:
 #   asan     tests that pass pointers through other people's programs
-#   release  tests that compute for long, and tests whose processes no sanitizer's runtime survives
+#   release  tests that compute for long, and tests that cannot run with a sanitizer
 #   full     tests that only tools/check --full runs, which builds everything
 # The targets asan_tests and release_tests build what these groups need. CTest's labels have the groups' names. This
 # file needs nothing else of ucudnn, so that tests/integration/repository can configure a project with it.
@@ -44,7 +44,7 @@ endfunction()
 
 # ucudnn_every_test_has_its_group(FOLDERS...): the configure step fails if a test in these folders or their subfolders
 # is in no group, or both in asan and in release. Must be called after all folders have been read. The messages are
-# indented, because CMake does not wrap indented lines.
+# indented, because CMake wraps other lines.
 function(ucudnn_every_test_has_its_group)
   get_property(asan GLOBAL PROPERTY UCUDNN_TESTS_OF_asan)
   get_property(release GLOBAL PROPERTY UCUDNN_TESTS_OF_release)
