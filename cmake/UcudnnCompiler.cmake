@@ -11,8 +11,8 @@ target_compile_options(ucudnn_compiler INTERFACE -Wall -Wextra ${werror}
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   # Clang checks which mutex guards which members (base/mutex.h). These warnings are errors with every Clang.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety -Werror=thread-safety>)
-# g++ begins to collect garbage at this heap size in KiB. By default it begins so early that this takes a sixth of the
-# time to compile a test.
+# The heap size in KiB at which g++ begins to collect garbage. With g++'s default, which is smaller, collecting takes a
+# sixth of the time to compile a test.
 add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=1048576>)
 # Asserts must not print folders of the machine on which they were compiled.
 add_compile_options(-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
@@ -26,7 +26,8 @@ if(UCUDNN_SANITIZE)
 endif()
 
 # The oldest glibc on which installed files run (RHEL 8, manylinux_2_28), whatever the build machine has. Targets are
-# linked with stub libraries that have only the symbols of that glibc; shim/glibc defines the later functions.
+# linked with stub libraries that have only the symbols of that glibc. shim/glibc defines the functions of newer
+# versions that ucudnn needs.
 set(UCUDNN_GLIBC 2.28)
 set(_glibc ${CMAKE_SOURCE_DIR}/shim/glibc)
 set(_glibc_stubs ${CMAKE_BINARY_DIR}/glibc-${UCUDNN_GLIBC})
@@ -36,7 +37,8 @@ if(NOT UCUDNN_SANITIZE)
     COMMAND_ERROR_IS_FATAL ANY)
 endif()
 
-# ucudnn_oldest_glibc(TARGET): links the target with the stub libraries. A symbol that is newer is then undefined.
+# ucudnn_oldest_glibc(TARGET): links the target with the stub libraries, so that symbols of newer versions are
+# undefined.
 function(ucudnn_oldest_glibc target)
   if(NOT UCUDNN_SANITIZE)
     target_link_options(${target} PRIVATE -L${_glibc_stubs} -Wl,--push-state,--no-as-needed
@@ -44,8 +46,9 @@ function(ucudnn_oldest_glibc target)
   endif()
 endfunction()
 
-# ucudnn_carry_runtime(TARGET): also links libstdc++ and libgcc statically, without the unused parts of libstdc++, some
-# of which call newer functions. Sanitizer builds keep the shared libraries: a sanitizer's runtime must see one copy.
+# ucudnn_carry_runtime(TARGET): also links libstdc++ and libgcc statically. Unused parts of libstdc++ are left out,
+# because some of them call functions of newer glibc versions. Sanitizer builds keep the shared libraries: a sanitizer's
+# runtime must see only one copy of each.
 function(ucudnn_carry_runtime target)
   if(NOT UCUDNN_SANITIZE)
     ucudnn_oldest_glibc(${target})

@@ -9,7 +9,8 @@ endforeach()
 add_library(ucudnn_cuda_headers INTERFACE)
 target_include_directories(ucudnn_cuda_headers SYSTEM INTERFACE ${UCUDNN_CUDA_INCLUDE} ${UCUDNN_CUDNN_INCLUDE})
 
-# For programs that are written as a user writes them: linked with the real libraries, and unchanged for ucudnn.
+# For test programs that are written like a user's program: they are linked with the real libraries and do not know
+# ucudnn.
 add_library(ucudnn_real_cuda INTERFACE)
 target_link_libraries(ucudnn_real_cuda INTERFACE ucudnn_cuda_headers ${UCUDNN_REAL_CUDNN_LIBRARY} ${UCUDNN_REAL_CUDART})
 target_link_options(ucudnn_real_cuda INTERFACE -Wl,--allow-shlib-undefined)

@@ -43,8 +43,8 @@ function(ucudnn_tests_need group)
 endfunction()
 
 # ucudnn_every_test_has_its_group(FOLDERS...): the configure step fails if a test in these folders or their subfolders
-# is in no group. Must be called after all folders have been read. The messages are indented, because CMake does not
-# wrap indented lines.
+# is in no group. Must be called after all folders have been read. The messages are indented, because CMake wraps
+# other lines.
 function(ucudnn_every_test_has_its_group)
   get_property(grouped GLOBAL PROPERTY UCUDNN_GROUPED_TESTS)
   foreach(folder IN LISTS ARGN)

@@ -1,17 +1,18 @@
-# ucudnn_test(NAME SOURCES ... [LIBS ...] [LABELS ...] [ENVIRONMENT ...]): a GoogleTest program that CTest runs as one
-# test. So the program starts only once, and GoogleTest prints what failed.
+# ucudnn_test(NAME SOURCES ... [LIBS ...] [LABELS ...] [ENVIRONMENT ...]): a GoogleTest program. CTest runs the whole
+# program as one test, so it starts only once. GoogleTest prints which of its cases failed.
 include(UcudnnTestGroups)
 find_package(GTest REQUIRED)
 find_package(Threads REQUIRED)
 
-# GCC 12's sanitizer runtime records every thread's dynamic TLS. It assumes that a block which begins 16 bytes after a
-# page boundary is from an old glibc, with size and address in front. One in 256 blocks of ASan's heap begins there.
-# LeakSanitizer then follows a pointer in ASan's own heap header, and crashes ("Tracer caught signal 11"). Without this
-# interceptor no leak is missed, because LeakSanitizer searches the dynamic linker's memory anyway.
+# GCC 12's sanitizer runtime records the blocks of every thread's dynamic TLS. If a block begins 16 bytes after a page
+# boundary, the runtime assumes that an old glibc allocated it and stored its size and address in front. One in 256
+# blocks of ASan's heap begins at such an address. LeakSanitizer then follows a pointer in ASan's own heap header, and
+# crashes ("Tracer caught signal 11"). Switching the interceptor off hides no leak, because LeakSanitizer searches the
+# dynamic linker's memory anyway.
 set(UCUDNN_SANITIZER_ENVIRONMENT ASAN_OPTIONS=intercept_tls_get_addr=0)
 # The real cuDNN opens its parts by name, and finds them by its run path. In a sanitizer build, dlopen searches the run
 # path of the sanitizer's runtime instead. So LD_LIBRARY_PATH names a folder with cuDNN's parts. libcudnn.so.9 itself is
-# not in that folder, because the stand-in and the drop-in have the same name.
+# not in that folder: it would be found instead of the stand-in or the drop-in, which have the same name.
 if(UCUDNN_SANITIZE)
   get_filename_component(_cudnn ${UCUDNN_REAL_CUDNN_LIBRARY} DIRECTORY)
   get_filename_component(_cuda ${UCUDNN_REAL_CUDART} DIRECTORY)
@@ -50,7 +51,7 @@ if(CMAKE_UNITY_BUILD)
     <vector> <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
-# Programs with a sanitizer are large. If lld is installed, it links them in half the time.
+# Programs with a sanitizer are large. lld, if it is installed, links them in half the time of the default linker.
 if(UCUDNN_SANITIZE)
   find_program(UCUDNN_LLD ld.lld)
 endif()

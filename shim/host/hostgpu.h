@@ -50,7 +50,7 @@ int hostgpuEnqueue(void* stream, const struct hostgpuWork* work);
 int hostgpuAddToGraph(void* graph, const struct hostgpuWork* work, unsigned long long kernel);
 // Replaces the work of the only node of `graph`, which hostgpuAddToGraph added with the same
 // `kernel`. Graphs that were made executable before do not change. Fails as hostgpuAddToGraph does,
-// and for any other graph.
+// and if `graph` does not consist of such a node.
 int hostgpuUpdateInGraph(void* graph, const struct hostgpuWork* work, unsigned long long kernel);
 
 // Injects a fault: from now on, the k-th occurrence (1 = the next) at `site` fails with the real

@@ -1,6 +1,6 @@
 // Prints messages about exports that the stand-ins do not implement. The stubs that
 // tools/generate-host-stubs writes jump to hostgpuNotImplemented, which each stand-in defines with
-// an error of its own library. Thread-safe.
+// an error of the library that it replaces. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -7,10 +7,10 @@
 
 namespace ucudnn::test {
 
-// Returns `all` if UCUDNN_TEST_CASES=all, which tools/check --full sets, and otherwise `few`, which
-// find most mistakes. A sanitizer slows every case down. So with a sanitizer a fifth of `all`
-// replaces `all`, but never less than `few`. A test that runs every Nth case passes values of N, so
-// its `all` is less than its `few`; with a sanitizer, `few` is returned.
+// Returns `all` if UCUDNN_TEST_CASES=all, which tools/check --full sets, and otherwise `few`. `few`
+// cases find most mistakes. With a sanitizer every case is slow, so a fifth of `all` replaces
+// `all`, but never less than `few`. A test that runs every Nth case passes values of N instead. Its
+// `all` is less than its `few`, so with a sanitizer it always gets `few`.
 inline int Cases(int all, int few) {
   const char* const asked = std::getenv("UCUDNN_TEST_CASES");
   if (asked == nullptr || std::string_view(asked) != "all") return few;

@@ -88,7 +88,7 @@ class Graph {
 
   int EngineCount() const;
   // Returns the finalized plan of an engine with its default knobs, or with `knobs` if they are
-  // given. Returns none if the engine does not serve the graph.
+  // given. Returns none if the engine does not support the graph.
   using Knobs = std::vector<std::pair<int, int64_t>>;
   std::optional<cudnn::BackendDescriptor> Plan(int engine, const Knobs& knobs = {}) const;
   // Returns plans of the heuristics' configurations, best first; plans that cannot be built are

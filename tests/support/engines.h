@@ -1,4 +1,4 @@
-// Helpers for tests of engines: list the engines that serve a problem, and make a schedule of
+// Helpers for tests of engines: list the engines that support a problem, and make a schedule of
 // legacy engines.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace ucudnn::test {
 
-// Returns every engine that serves `part`. The test fails if the library does not list them.
+// Returns every engine that supports `part`. The test fails if the library does not list them.
 inline std::vector<cudnn::EngineChoice> Choices(cudnn::Engines& engines,
                                                 const ConvolutionProblem& part) {
   auto listed = engines.List(part);

@@ -7,7 +7,8 @@
 
 namespace ucudnn::test {
 
-// Counts the reads, writes and marks of all threads, and fails at the `failing`th of them.
+// Counts the reads, writes and marks of all threads, and makes the one with the number `failing`
+// fail.
 class FailingStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

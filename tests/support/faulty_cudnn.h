@@ -16,7 +16,7 @@ struct Fault {
   void (*later)(const cudnn::ConvolutionCall& call) = nullptr;  // runs before every later call
 };
 
-// Returns functions with `fault`, whose count of convolution calls begins at 0.
+// Returns functions with `fault`. Their count of convolution calls begins at 0.
 cudnn::Functions FaultyStandIn(const Fault& fault);
 
 // Changes the byte at a device address.

@@ -12,13 +12,13 @@ struct NullDevice {
   cuda::Driver driver;
 };
 
-// Returns the function tables of a device that only counts. Thread-safe. All devices share one set
-// of counts.
+// Returns the function tables of a device that only counts calls. Thread-safe. All devices share
+// one set of counts.
 NullDevice MakeNullDevice();
 
 // Returns the number of calls so far that enqueue work or wait for it.
 long NullCalls();
-// Returns how many of the calls that NullCalls() counts launch graphs.
+// Returns the number of graph launches so far. NullCalls() counts them, too.
 long NullGraphLaunches();
 
 }  // namespace ucudnn::test

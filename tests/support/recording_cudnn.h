@@ -27,7 +27,7 @@ struct RecordedCall {
 // A call of cudnnOpTensor(ADD) with the same tensor as both inputs: output = alpha input + beta
 // output.
 struct RecordedSum {
-  int after = 0;  // number of convolution calls before it
+  int after = 0;  // number of convolution calls before the sum
   const void* input = nullptr;
   void* output = nullptr;
   cudnnDataType_t from = CUDNN_DATA_FLOAT, to = CUDNN_DATA_FLOAT;

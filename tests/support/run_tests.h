@@ -3,8 +3,8 @@
 
 namespace ucudnn::test {
 
-// Runs RUN_ALL_TESTS(). Returns the program's exit status: a failure if a test failed or if nothing
-// ran. RUN_ALL_TESTS() alone succeeds if it runs nothing. REQUIRES: testing::InitGoogleTest was
+// Runs RUN_ALL_TESTS(). Returns the program's exit status: a failure if a test failed or if no test
+// ran. RUN_ALL_TESTS() alone succeeds if it runs no test. REQUIRES: testing::InitGoogleTest was
 // called.
 int RunSelectedTests();
 

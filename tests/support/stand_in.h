@@ -1,5 +1,5 @@
-// The function tables of the stand-in's cuDNN (shim/host/cudnn), which a test program links in the
-// real library's place.
+// The function tables of the stand-in's cuDNN (shim/host/cudnn), which a test program links instead
+// of the real library.
 #pragma once
 
 #include "cudnn/functions.h"

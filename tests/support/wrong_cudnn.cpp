@@ -38,7 +38,7 @@ cudnnStatus_t NotedForward(cudnnHandle_t handle, const void* alpha, cudnnTensorD
   if (failing >= 0 && failing-- == 0) return CUDNN_STATUS_EXECUTION_FAILED;
   const Images images = ImagesOf(x_desc);
   TheCalls().push_back({algorithm, images.count, y, workspace});
-  // Image i is read from the address of image i + 1, if the allocation has room for one more image.
+  // Image i is read from the address of image i + 1, if the allocation contains one more image.
   const bool shifted = IsWrong(Wrong::How::kOffByOneImage, algorithm, images.count) &&
                        hostgpuBytesFrom(x) >= images.bytes_each * (images.count + 1);
   const void* const from = static_cast<const char*>(x) + (shifted ? images.bytes_each : 0);

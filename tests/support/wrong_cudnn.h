@@ -11,8 +11,8 @@
 namespace ucudnn::test {
 
 struct Wrong {
-  // The pieces of this algorithm are wrong. A piece is a call of fewer than `whole` images. If this
-  // is negative, no pieces are wrong.
+  // The pieces of this algorithm are wrong. A piece is a call of fewer than `whole` images. If
+  // `algorithm` is negative, no pieces are wrong.
   int algorithm = -1;
   enum class How { kOffByOneImage, kIgnoresBeta } how = How::kOffByOneImage;
   int whole = 8;

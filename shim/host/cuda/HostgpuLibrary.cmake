@@ -20,7 +20,7 @@ function(hostgpu_library target)
     LIBRARY_OUTPUT_DIRECTORY ${UCUDNN_HOST_DIR} LINKER_LANGUAGE CXX INSTALL_RPATH $ORIGIN)
   target_link_libraries(${target} PRIVATE ${ARG_LIBS} Threads::Threads)
   target_link_libraries(${target} INTERFACE ucudnn_cuda_headers)
-  # Only programs need this run path: the stand-ins find each other by $ORIGIN, also when installed.
+  # Only programs need this run path. The stand-ins find each other by their own run path, $ORIGIN, also when installed.
   target_link_options(${target} INTERFACE
     $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-Wl,-rpath,${UCUDNN_HOST_DIR}>)
   ucudnn_guest_library(${target} ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_MAP})

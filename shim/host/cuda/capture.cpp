@@ -13,7 +13,7 @@ namespace hostgpu {
 namespace {
 
 // The ongoing captures. `mutex` also guards Stream::capture and Stream::tail of every stream.
-// `count` lets calls return quickly while nothing captures.
+// `count` lets calls return quickly while no stream captures.
 struct Captures {
   std::mutex mutex;
   std::atomic<int> count{0};
@@ -34,8 +34,8 @@ uint64_t ThisThread() {
 
 thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-// Invalidates the ongoing captures for which `spoilt` returns true; returns whether there are any.
-// The caller holds the mutex, as for all functions below in this namespace.
+// Invalidates the ongoing captures for which `spoilt` returns true. Returns whether it invalidated
+// any. The caller holds the mutex, as for all functions below in this namespace.
 template <class Spoilt>
 bool Invalidate(Spoilt spoilt) {
   bool any = false;
@@ -57,8 +57,8 @@ bool LegacyDependsOn(const Capture& capture, const Stream& legacy) {
   });
 }
 
-// Returns true if `stream` is a legacy stream and a capture forbids work on it; then invalidates
-// those captures.
+// If `stream` is a legacy stream, invalidates the captures that forbid work on it. Returns whether
+// there are such captures.
 bool BreaksImplicitly(const Stream& stream) {
   return IsLegacy(stream) &&
          Invalidate([&](const Capture& capture) { return LegacyDependsOn(capture, stream); });
@@ -148,7 +148,7 @@ CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph) {
   }
   const bool joined = AllJoined(*capture);
   Finish(capture);
-  // Events may hold the ended capture for long, so the capture gives up its graph now.
+  // Events may keep the ended capture alive for long, so the capture gives up its graph now.
   const std::shared_ptr<Graph> recorded = std::move(capture->graph);
   if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (!joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
@@ -170,8 +170,8 @@ CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info) {
   if (NothingCaptures()) return CUDA_SUCCESS;
   Captures& captures = TheCaptures();
   std::lock_guard lock(captures.mutex);
-  // Asking for capture information of the legacy stream is refused. Unlike other forbidden uses of
-  // that stream, the call invalidates no capture.
+  // While a capture forbids work on a legacy stream, a request for that stream's capture
+  // information is refused. Unlike such work, the request invalidates no capture.
   if (IsLegacy(stream) &&
       std::any_of(captures.ongoing.begin(), captures.ongoing.end(),
                   [&](const auto& capture) { return LegacyDependsOn(*capture, stream); })) {

@@ -50,8 +50,8 @@ CUresult GetCaptureInfo(const Stream& stream, CaptureInfo* info);
 // Returns the graph of an ongoing capture; null if the handle belongs to no ongoing capture.
 std::shared_ptr<Graph> GraphOfCapture(CUgraph handle);
 
-// Enqueues `work` on `stream` in its context's order, or records it if the stream captures. Sets
-// `ticket` to the work's ticket, or to the default ticket if the work was recorded.
+// Enqueues `work` on `stream` by Context::Enqueue, or records it if the stream captures. Sets
+// `ticket` to the work's ticket, or to a default-constructed ticket if the work was recorded.
 CUresult Submit(Stream& stream, Work work, Ticket* ticket = nullptr);
 
 // Handle cuEventRecord and cuStreamWaitEvent during captures. Set *captured to true if a capture
@@ -60,8 +60,8 @@ CUresult Submit(Stream& stream, Work work, Ticket* ticket = nullptr);
 CUresult RecordWhileCapturing(Stream& stream, EventRecord& record, bool* captured);
 CUresult WaitWhileCapturing(Stream& stream, const EventRecord* record, bool* captured);
 
-// Refuse a call that asks about, or waits for, work that a capture may have recorded, and a call
-// that cannot be recorded.
+// Refuse calls that cannot be recorded, and calls that query or wait for work that a capture may
+// have recorded.
 CUresult RefuseIfCapturing(const Stream& stream);
 CUresult RefuseIfCapturing(const Context& context);
 CUresult RefuseIfCaptured(const EventRecord& record);

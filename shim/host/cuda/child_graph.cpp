@@ -21,7 +21,7 @@ struct ChildNode : Node {
   explicit ChildNode(Node node) : Node(std::move(node)) {}
   ~ChildNode() {
     std::shared_ptr<Graph> child,
-        listed;  // destroyed after the locks are released: its child nodes' destructors take them
+        listed;  // destroyed after the locks are released: destructors of child nodes lock again
     {
       std::lock_guard lock(TheChildren().mutex);
       const auto found = TheChildren().of.find(this);

@@ -20,7 +20,8 @@ std::atomic<bool> initialized{false};
 // True if this process was forked after initialisation. CUDA does not work in such a process.
 std::atomic<bool> forked{false};
 
-// Trivially destructible, so that destructors of other thread-local objects can still make calls.
+// Trivially destructible, so that destructors of other thread-local objects can still make CUDA
+// calls.
 struct ThreadContexts {
   std::array<Context*, 64> stack;
   size_t depth;
@@ -118,8 +119,8 @@ void Context::Reset() {
   });
   std::erase_if(state.events, [this](const auto& entry) { return &entry.second->context == this; });
   std::erase_if(state.peers, [this](const auto& pair) { return pair.first == device; });
-  // Registered memory belongs to the application. The context only made it page-locked, so only the
-  // entries are removed.
+  // Registered memory belongs to the application. The context only made it page-locked, so Reset
+  // removes only the entries.
   std::erase_if(state.host, [this](const auto& entry) {
     return entry.second.context == this && entry.second.kind == HostAllocation::Kind::kRegistered;
   });

@@ -35,9 +35,9 @@ struct Context {
   std::vector<Ticket> Outstanding(const Stream& stream);
   std::vector<Ticket> Outstanding();
   void Synchronize();
-  // Called when an allocation found no room. Waits for stream-ordered frees, and returns unused
-  // memory of the pools to the device. Returns false immediately if no free is pending and no pool
-  // has unused memory.
+  // Called when an allocation did not find enough free memory. Waits for pending stream-ordered
+  // frees, and returns unused memory of the pools to the device. Returns false immediately if no
+  // free is pending and no pool has unused memory.
   bool MakeRoom();
   // Destroys the context's contents, as releasing the last reference does: waits for all work,
   // destroys streams, events and memory, and forgets registered host memory.
@@ -62,7 +62,7 @@ struct Context {
  private:
   std::mutex order_;
   std::vector<std::shared_ptr<Stream>>
-      streams_;  // all streams but `legacy`; a closed stream stays until it is drained
+      streams_;  // all streams but `legacy`; a closed stream stays until its tasks have run
 };
 
 // Page-locked host memory, which the stand-in allocated or the application registered.
@@ -122,7 +122,7 @@ class HostFunctionScope {
 bool InHostFunction();
 
 Context* CurrentContext();
-// Replaces the top of the thread's stack; null removes the top.
+// Replaces the top of the thread's stack of contexts; null removes the top.
 void SetCurrentContext(Context* context);
 bool PushContext(Context* context);
 Context* PopContext();

@@ -29,7 +29,7 @@ struct Strides {
 };
 
 struct Rows {
-  size_t width, height;  // in bytes; number of rows
+  size_t width, height;  // bytes of a row; rows of a plane
   Strides from{}, to{};
   size_t depth = 1;  // number of planes
 
@@ -100,7 +100,7 @@ CUresult Copy(Stream& stream, uintptr_t to, Operand to_operand, uintptr_t from,
   if (both_on_device) wait = Wait::kNo;
   Work work{CU_GRAPH_NODE_TYPE_MEMCPY, [=] { CopyRows(write, read, rows); }, {to, from}};
   // While the stream captures, the source is not staged, because each launch of the graph must read
-  // what the source then contains.
+  // the source anew.
   if (wait == Wait::kNo && source_pageable && *from_bytes <= kStagedBytes && !IsCapturing(stream)) {
     auto staged = std::make_shared<std::vector<char>>(read, read + *from_bytes);
     work.run = [=] { CopyRows(write, staged->data(), rows); };
@@ -155,9 +155,9 @@ Operand OperandOf(CUmemorytype type) {
   return type == CU_MEMORYTYPE_DEVICE ? Operand::kOnDevice : Operand::kAny;
 }
 
-// Returns true if pitch and height of an operand are large enough for the origin, as the
-// documentation demands. Pitch may be 0 if only one row is copied, and height if only one plane is
-// copied.
+// Returns true if an operand's pitch is at least `x_end` and its height at least `y_end`, the ends
+// of the copied box, as the documentation demands. Pitch may be 0 if only one row is copied, and
+// height if only one plane is copied.
 bool HoldsOrigin(const Strides& strides, size_t x_end, size_t y_end) {
   return (strides.pitch == 0 || strides.pitch >= x_end) &&
          (strides.height == 0 || strides.height >= y_end);

@@ -20,8 +20,8 @@ extern "C" {
 
 namespace {
 
-// The CUDA version since which an unversioned name means this export; only for exports that are
-// newer than CUDA 3.2.
+// An export, and the first CUDA version for which cuGetProcAddress returns it by the name without
+// suffix. Exports that are as old as CUDA 3.2 need no entry.
 struct Introduction {
   const char* name;
   int version;
@@ -79,8 +79,8 @@ void* Find(const std::string& symbol, int version, bool* too_new) {
 }  // namespace
 
 // The flags of cuGetProcAddress can ask for per-thread default streams. The stand-in ignores them
-// and returns the functions of the legacy default stream. These wait for more work than the
-// functions of per-thread streams.
+// and returns the functions of the legacy default stream. The functions of the legacy default
+// stream wait for more work than those of per-thread streams.
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t,
                              CUdriverProcAddressQueryResult* status) {
   if (!symbol || !function || version > CUDA_VERSION) return CUDA_ERROR_INVALID_VALUE;

@@ -18,8 +18,8 @@ std::atomic<hostgpuTimer> timer = nullptr;
 constexpr unsigned kEventFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-// With HOSTGPU_CLOCK=processor the time is this process's processor time, on which other programs
-// have no influence.
+// Returns the time in nanoseconds. With HOSTGPU_CLOCK=processor it is the processor time of this
+// process, which other programs do not influence.
 int64_t Now() {
   static const char* const clock = std::getenv("HOSTGPU_CLOCK");
   static const bool of_processor = clock != nullptr && std::string_view(clock) == "processor";
@@ -40,8 +40,8 @@ CUresult CallWithEvent(CUevent handle, Body body) {
   });
 }
 
-// Refuses to report whether the event is done if a capture recorded it. For other events the
-// question is "potentially unsafe".
+// Refuses to report whether the event is done if a capture recorded it. Asking about any other
+// event is "potentially unsafe".
 CUresult RefuseToAsk(const EventRecord* record) {
   const CUresult refused = record ? RefuseIfCaptured(*record) : CUDA_SUCCESS;
   return refused == CUDA_SUCCESS ? RefuseUnsafeCall() : refused;

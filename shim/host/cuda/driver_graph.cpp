@@ -18,7 +18,8 @@ template <class Object, class Handle, class Table>
 CUresult Destroy(Table State::*table, Handle handle) {
   return Call([&] {
     State& state = TheState();
-    // Destroyed without the lock, because its nodes may release objects that take the lock.
+    // Destroyed without the lock, because destructors of its nodes and their objects may lock
+    // again.
     std::shared_ptr<Object> last;
     std::lock_guard lock(state.mutex);
     const auto found = (state.*table).find(reinterpret_cast<Object*>(handle));

@@ -35,9 +35,9 @@ std::vector<const Node*> Dependents(const Graph& graph, const Node* node) {
   return dependents;
 }
 
-// Returns a list as the API does. Without an array, sets *count to the list's length. With an array
-// of *count elements, writes as many nodes as fit, fills the rest with null, and sets *count to the
-// number of nodes written.
+// Returns a list as the API does. If `nodes` is null, sets *count to the list's length. Otherwise
+// `nodes` is an array of *count elements: writes as many nodes as fit, fills the rest with null,
+// and sets *count to the number of nodes written.
 CUresult Give(const std::vector<const Node*>& list, CUgraphNode* nodes, size_t* count) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; nodes && i < *count; ++i) {
@@ -62,7 +62,8 @@ CUresult GiveDependencies(CUgraphNode node, CUgraphNode* nodes, CUgraphEdgeData*
   });
 }
 
-// Returns a node that runs `work`. The work is released when its last holder is destroyed.
+// Returns a node that runs `work`. work.release is called when the last copy of the node's function
+// is destroyed.
 Node KernelNode(const hostgpuWork& work, unsigned long long kernel) {
   const std::shared_ptr<void> argument(work.argument, [release = work.release](void* held) {
     if (release) release(held);
@@ -143,8 +144,8 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph* out) {
   });
 }
 
-// Refuses a node on which others depend. Removing it would change the dependents' edges, and nodes
-// never change.
+// Refuses a node on which other nodes depend. Removing it would change the dependents' edges, and
+// nodes never change.
 CUresult cuGraphDestroyNode(CUgraphNode handle) {
   return Call([&] {
     std::shared_ptr<Node> last;  // destroyed without the lock

@@ -43,7 +43,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool po
   });
 }
 
-// Memory that belongs to no pool is freed when the stream reaches this call.
+// Memory of a pool returns to its pool. Other memory is freed when the stream reaches this call.
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   return CallOnStream(handle, [&](Context&, Stream& stream) -> CUresult {
     if (address == 0) return CUDA_SUCCESS;

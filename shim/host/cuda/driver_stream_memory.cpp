@@ -20,9 +20,10 @@ namespace {
 
 // A waiting thread reads the word this many times before it sleeps.
 constexpr int kLooksBeforeSleep = 200;
-// A wait sleeps until a stream of the stand-in writes the word. A word that a program stores itself
-// does not wake the waiting thread, so the thread also reads the word after this time. The time
-// doubles from the first to the second value.
+// A waiting thread sleeps until a stream of the stand-in writes the word. If the program itself
+// stores the word, this does not wake the thread, so the thread also reads the word after a time.
+// The first sleep is at most kShortestSleepNs long, and each sleep may be twice as long as the
+// previous one, up to kLongestSleepNs.
 constexpr long kShortestSleepNs = 20'000;
 constexpr long kLongestSleepNs = 1'000'000;
 

@@ -26,7 +26,7 @@ Objects& TheObjects() { return Leaked<Objects>(); }
 UserObject* Of(CUuserObject handle) { return reinterpret_cast<UserObject*>(handle); }
 
 // Moves `count` of the program's references to `taken`. Returns false, and moves none, if the
-// program has fewer.
+// program has fewer than `count`.
 bool TakeHeld(CUuserObject handle, size_t count, std::vector<HeldObject>& taken) {
   Objects& objects = TheObjects();
   std::lock_guard lock(objects.mutex);

@@ -22,7 +22,7 @@ struct Work {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL;
   std::function<void()> run;    // a node's `run` is called at each launch, from any thread
   std::vector<uintptr_t> uses;  // addresses of the device memory that the work uses
-  std::vector<Ticket> after{};  // tickets for which the work waits, besides the stream's order
+  std::vector<Ticket> after{};  // tickets for which the work waits; it keeps the stream's order too
 };
 
 // Device memory that a node uses. `allocation` distinguishes an allocation from a later one at the

@@ -24,15 +24,15 @@ class DeviceMemory {
   // Maps no memory yet; the first allocation maps it.
   explicit DeviceMemory(size_t bytes);
 
-  // Takes the first gap that is large enough, at a multiple of 512 bytes. Returns none if there is
-  // no such gap, or if the system refuses the mapping.
+  // Allocates memory in the first gap that is large enough, at a multiple of 512 bytes. Returns
+  // none if there is no such gap, or if the system refuses the mapping.
   std::optional<uintptr_t> Allocate(size_t bytes);
   // Returns false if no allocation starts at `address`.
   bool Free(uintptr_t address);
   void FreeAll();
 
-  // These functions serve memory pools. They turn allocations into held ranges, and held ranges
-  // into allocations. Held memory counts as used, and Find does not find it.
+  // Functions for memory pools. They turn allocations into held ranges, and held ranges into
+  // allocations. Held memory counts as used, and Find does not find it.
   static size_t Rounded(size_t bytes);  // returns the size that an allocation of `bytes` occupies
   size_t Hold(uintptr_t address);       // makes an allocation a held range; returns its size
   void Use(uintptr_t address, size_t bytes);  // allocates `bytes` at the start of a held range

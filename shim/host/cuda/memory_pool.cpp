@@ -10,8 +10,9 @@ bool AllDone(const std::vector<Ticket>& tickets) {
   return std::all_of(tickets.begin(), tickets.end(), [](const Ticket& t) { return t.Done(); });
 }
 
-// Returns the tickets for which `stream` must wait before it uses memory whose frees are `freed`.
-// If there are such tickets and `wait` is false, returns none.
+// `freed` has the tickets of the frees of a memory range. Returns the tickets for which `stream`
+// must wait before it uses the range. If `wait` is false and `stream` would have to wait, returns
+// none.
 std::optional<std::vector<Ticket>> Needed(const std::vector<Ticket>& freed, const Stream& stream,
                                           bool wait) {
   std::vector<Ticket> needed;
@@ -97,7 +98,8 @@ std::optional<uintptr_t> StreamOrderedMemory::Allocate(MemoryPool* pool, size_t 
   return address;
 }
 
-// Takes the smallest unused range that `stream` may use; the rest of the range stays unused.
+// Allocates from the smallest unused range that is large enough and that `stream` may use. The rest
+// of the range stays unused.
 bool StreamOrderedMemory::Reuse(MemoryPool& pool, size_t bytes, const Stream& stream, bool wait,
                                 uintptr_t* address, std::vector<Ticket>* after) {
   auto best = pool.unused.end();

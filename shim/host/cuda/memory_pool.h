@@ -1,7 +1,7 @@
-// Stream-ordered memory of one device. Pools keep freed memory for later work on streams, until a
-// synchronisation, or an allocation that finds no room, returns it to the device. Thread-safe. As
-// on a GPU, memory counts against the device from the moment when a pool reserves it. Unlike on a
-// GPU, memory that is reserved but not allocated cannot be accessed.
+// Stream-ordered memory of one device. A pool keeps freed memory for later allocations. It gives
+// unused memory back to the device at a synchronisation, or when an allocation does not find enough
+// free memory. Thread-safe. As on a GPU, memory that a pool has reserved counts as used memory of
+// the device. Unlike on a GPU, memory that is reserved but not allocated cannot be accessed.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class StreamOrderedMemory {
 
   // Allocates memory for later work on `stream`. Sets `after` to the tickets for which that work
   // must wait. Returns none if the pool does not exist, or if neither the pool nor the device has
-  // room.
+  // enough free memory.
   std::optional<uintptr_t> Allocate(MemoryPool* pool, size_t bytes, const Stream& stream,
                                     std::vector<Ticket>* after);
   bool Allocated(uintptr_t address);
@@ -54,7 +54,7 @@ class StreamOrderedMemory {
   // live allocation of a pool.
   bool Free(uintptr_t address, const Ticket& after);
 
-  // Gives each unused range back to the device if the work after which it was freed is done. A GPU
+  // Gives each unused range back to the device if the frees that made it unused are done. A GPU
   // does this at a synchronisation.
   void ReleaseUnused();
   bool HoldsUnused();

@@ -1,5 +1,5 @@
-// Reads HOSTGPU_DEVICES and HOSTGPU_MEMORY, when State is made. An invalid value is reported, and
-// the default is used instead.
+// Reads HOSTGPU_DEVICES and HOSTGPU_MEMORY, when the State is constructed. An invalid value is
+// reported, and the default is used instead.
 #pragma once
 
 #include <cstddef>

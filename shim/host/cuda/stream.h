@@ -26,7 +26,7 @@ struct Progress {
   uint64_t completed = 0;
 };
 
-// Identifies one enqueued task. A default ticket counts as done.
+// Identifies one enqueued task. A default-constructed ticket counts as done.
 struct Ticket {
   std::shared_ptr<Progress> progress;
   uint64_t number = 0;
@@ -42,8 +42,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // enqueuing for all streams of the context.
   Ticket Enqueue(std::function<void()> run, std::vector<Ticket> after);
   Ticket Last() const { return {progress_, issued_}; }
-  // Returns true if `ticket` belongs to this stream. Tasks that this stream enqueues from now on
-  // then run after the ticket's task.
+  // Returns true if `ticket` belongs to this stream. If so, tasks that are enqueued on this stream
+  // from now on run after the ticket's task.
   bool Issued(const Ticket& ticket) const { return ticket.progress == progress_; }
   // Ends the worker after it has run all queued tasks.
   void Close();
@@ -83,7 +83,8 @@ struct EventRecord {
   Ticket ticket;
   // When the worker reached the event; valid once `ticket` is done.
   std::atomic<int64_t> time_ns{0};
-  // If a capture recorded the event, the event stands for these nodes and `ticket` is not used.
+  // If a capture recorded the event, `ticket` is not used. A wait for the event is then a
+  // dependency on these nodes.
   std::shared_ptr<Capture> capture;
   std::vector<const Node*> nodes;
 };

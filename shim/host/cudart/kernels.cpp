@@ -1,6 +1,6 @@
 // The functions that nvcc's code calls in programs with kernels. Registering a kernel succeeds, so
-// that such programs start. The stand-in cannot run device code. Launching a kernel that is not in
-// known_kernels.h fails, and the first such launch of each kernel prints its name.
+// that such programs start. The stand-in cannot run device code. Launching a kernel that
+// FindKnownKernel does not find fails, and the first such launch of each kernel prints its name.
 #include <cxxabi.h>
 
 #include <cstdio>
@@ -139,7 +139,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   return Launch(function, arguments, config->stream);
 }
 
-// Attributes that do not depend on a kernel's code are the device's; all others are 0.
+// Attributes that do not depend on the kernel's code get the device's values; all other attributes
+// are 0.
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
   return Bound([&] {
     if (!attributes) return CUDA_ERROR_INVALID_VALUE;
@@ -158,8 +159,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
   });
 }
 
-// Returns the number of blocks whose threads fit on a multiprocessor. A kernel's registers, which
-// may allow fewer, are unknown.
+// Returns the number of blocks whose threads fit on a multiprocessor. Registers and shared memory,
+// which may allow fewer blocks, are not considered.
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
                                                                    const void* function,
                                                                    int block_size, size_t,

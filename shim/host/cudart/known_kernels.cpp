@@ -1,5 +1,5 @@
-// The names and parameters come from CCCL 3 in CUDA 13: cub/device/dispatch/kernels and
-// thrust/system/cuda/detail.
+// The names and parameters of the kernels come from CCCL 3 in CUDA 13: cub/device/dispatch/kernels
+// and thrust/system/cuda/detail.
 #include "shim/host/cudart/known_kernels.h"
 
 #include <algorithm>
@@ -78,8 +78,8 @@ T Argument(const void* argument) {
   return value;
 }
 
-// Returns the number of elements of a launch. It is the launch's first argument, of an integer
-// type.
+// Returns the number of elements that a launch processes. `argument` points to it: it is the
+// launch's first argument, of an integer type.
 size_t CountOf(const Number& type, const void* argument) {
   return static_cast<size_t>(std::max(0.0L, type.read(argument)));
 }
@@ -93,7 +93,8 @@ cudaError_t Enqueue(cudaStream_t stream, std::initializer_list<const void*> uses
   return EnqueueOn(stream, uses, std::move(work)) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
-// Returns the computation of static_kernel(count, functor{to, value}).
+// Returns the computation of static_kernel(count, functor{to, value}), which sets `count` elements
+// to `value`.
 KnownKernel Fill(const Number& count_type, const Number& to_type, const Number& value_type) {
   return [&](void** arguments, cudaStream_t stream) {
     const size_t count = CountOf(count_type, arguments[0]);
@@ -114,7 +115,8 @@ KnownKernel Fill(const Number& count_type, const Number& to_type, const Number& 
   };
 }
 
-// Returns the computation of transform_kernel(count, elements per thread, identity, to, from).
+// Returns the computation of transform_kernel(count, elements per thread, identity, to, from),
+// which copies `count` elements.
 KnownKernel Copy(const Number& count_type, const Number& to_type, const Number& from_type) {
   return [&](void** arguments, cudaStream_t stream) {
     const size_t count = CountOf(count_type, arguments[0]);

@@ -1,6 +1,6 @@
-// All cudnnGetConvolution*Algorithm*, cudnnGetConvolution*WorkspaceSize and cudnnFindConvolution*
-// functions. A macro defines them for the three operations; the functions above it, most of them
-// templates, implement each kind for all three.
+// Defines all cudnnGetConvolution*Algorithm*, cudnnGetConvolution*WorkspaceSize and
+// cudnnFindConvolution* functions. The macro HOSTGPU_QUERIES defines the functions of one
+// operation. They call the functions above the macro, which work for every operation.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -65,7 +65,7 @@ void Give(const std::vector<RankedAlgorithm>& ranked, const Problem& problem,
   *answer.returned = count;
 }
 
-// Answers a query; rank(problem, &ranked) fills the ranking.
+// Answers a query. `rank` is called as rank(problem, &ranked); it writes the ranked algorithms.
 template <class Perf, class Rank>
 cudnnStatus_t Query(cudnnHandle_t handle, const ConvolutionDescriptors& descriptors,
                     const PerformanceList<Perf>& answer, const Rank& rank) {
@@ -105,8 +105,9 @@ cudnnStatus_t FindEx(cudnnHandle_t handle, const ConvolutionDescriptors& descrip
                });
 }
 
-// Measures with operands that the library allocates itself. The workspace is as large as the
-// largest need among the algorithms for which the device has room.
+// Measures with operands that the library allocates itself. The workspace has the size that the
+// most demanding algorithm needs; if the device lacks the memory, the size that the next one needs,
+// and so on.
 cudnnStatus_t MeasureInOwnBuffers(cudnnHandle_t handle, const Problem& problem,
                                   std::vector<RankedAlgorithm>* ranked) {
   DeviceBuffer x, w, y, workspace;

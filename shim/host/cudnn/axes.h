@@ -1,5 +1,5 @@
 // Converts extents and strides to the engines' order of axes, which has three spatial axes: d, h
-// and w. A tensor with fewer spatial axes has only the last of these. Pure.
+// and w. A tensor with two spatial axes has h and w, a tensor with one has only w. Pure.
 #pragma once
 
 #include <array>

@@ -33,7 +33,7 @@ class Groups {
 
   double size() const { return static_cast<double>(size_); }
   // Calls body(offsets) for each group. `offsets` has the offset of the group's first element in
-  // every tensor, and then the offset of its parameter.
+  // every tensor, and then the offset of the group's parameters.
   template <class Body>
   void ForEachGroup(const Body& body) const {
     ForEachElement(rank_, groups_, group_strides_, body);
@@ -139,7 +139,7 @@ struct BackwardCall {
   void* scale = nullptr;
   void* dscale = nullptr;
   void* dbias = nullptr;
-  void* saved_mean = nullptr;  // mean and inverse are both null if they must be computed
+  void* saved_mean = nullptr;  // null if mean and inverse must be computed from x
   void* saved_inverse = nullptr;
 };
 

@@ -1,6 +1,6 @@
 // cudnnConvolutionBiasActivationForward: y = activation(alpha1 * conv(x, w) + alpha2 * z + bias).
-// The convolution writes y in y's type; a second pass adds and applies the activation. So 16-bit
-// results are rounded twice, whereas a fused kernel would round once.
+// The convolution writes y in y's type; a second pass adds alpha2 * z and the bias, and applies the
+// activation. So 16-bit results are rounded twice, whereas a fused kernel would round once.
 #include "shim/host/cudnn/execution.h"
 #include "shim/host/cudnn/handle.h"
 #include "shim/host/cudnn/operand.h"

@@ -1,5 +1,5 @@
 // The structs behind cuDNN's descriptor handles. Thread-compatible; the application owns them.
-// Setters behave like the real 9.19 library's, also in the state after a refused call. The real
+// Setters behave like the real 9.19 library's, and refused calls leave the same state. The real
 // behaviour was found by experiment; tests/unit/host/cudnn/descriptor_conformance_test.cpp compares
 // both libraries.
 #pragma once
@@ -16,7 +16,7 @@ namespace hostgpu {
 // Returns 0 for invalid types.
 size_t ElementBytes(cudnnDataType_t type);
 
-// Returns true if tensors accept the type, which may be one of the three vector types.
+// Returns true if a tensor may have the type. The three vector types are allowed.
 bool IsTensorType(cudnnDataType_t type);
 // IsVectorType returns true for the three vector types. ChannelsPerVector returns the number of
 // channels in one element.
@@ -27,7 +27,7 @@ int ChannelsPerVector(cudnnDataType_t type);
 
 struct cudnnTensorStruct {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  // Getters depend only on whether this is NCHW_VECT_C.
+  // Getters only distinguish NCHW_VECT_C from all other formats.
   cudnnTensorFormat_t format = CUDNN_TENSOR_NCHW;
   int dim_count = 0;
   std::array<int, CUDNN_DIM_MAX> dims{};  // with NCHW_VECT_C, dims[1] counts vectors of channels

@@ -16,7 +16,7 @@ class DeviceBuffer {
     if (address_ != 0) cuMemFree(address_);
   }
 
-  // Returns false if the device has no room for the buffer or clearing it fails.
+  // Returns false if the device has not enough free memory, or if clearing the buffer fails.
   bool Allocate(size_t bytes) {
     CUdeviceptr address = 0;
     if (cuMemAlloc(&address, bytes) != CUDA_SUCCESS) return false;

@@ -1,7 +1,7 @@
 // Converts device addresses to host addresses, and handles wrong addresses. On a GPU the kernel
 // would fault and the context would be lost. Here a line on stderr names the fault, the call fails,
-// and every later call of this process that enqueues work fails too. A call that runs at a launch
-// (Runs::kAtReplay) fails alone. Thread-safe.
+// and every later call of this process that enqueues work fails too. Only the call itself fails if
+// its work runs at the launch of a graph (Runs::kAtReplay). Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ bool DeviceFaulted();
 
 // kNow: the enqueued work of a call runs in stream order. kAtReplay: the work runs when a graph is
 // launched, because the stream captures the call or the call becomes a node of a graph; the memory
-// is not accessed before.
+// is not accessed before the launch.
 enum class Runs { kNow, kAtReplay };
 
 // Sets `host` to the host address of the `bytes` bytes at the device address `address`. The bytes

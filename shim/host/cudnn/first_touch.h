@@ -1,8 +1,8 @@
 // Adds an artificial cost for data that an engine did not read in its last run.
 // HOSTGPU_FIRST_TOUCH=ALGORITHM:MICROSECONDS makes a run of that algorithm take this many
 // microseconds longer if its image is not the image of the algorithm's last run, as if the image
-// were not in the L2 cache. A measurement repeats one piece, so only its first run pays. A call of
-// several pieces pays for each.
+// were not in the L2 cache. A measurement repeats one piece, so only its first run takes longer. In
+// a call of several pieces, each piece takes longer.
 #pragma once
 
 #include <atomic>

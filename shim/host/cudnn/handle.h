@@ -23,7 +23,7 @@ namespace hostgpu {
 // binds device 0's primary context. Returns false if there is no device.
 bool BindContext();
 
-// Tells whether work on the handle's stream runs in stream order or when a graph is launched.
+// Returns kAtReplay if the handle's stream captures, else kNow.
 Runs WhenRuns(cudnnHandle_t handle);
 
 // Enqueues `work` on the handle's stream, or records it if the stream captures; does not wait for
@@ -37,7 +37,7 @@ inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const v
 
 // AddToGraph adds `work` to `graph` as a node. UpdateInGraph replaces the work of the only node of
 // `graph`, a node that was added with the same `kernel`. Both return false if `graph` is null or
-// unknown; UpdateInGraph also returns false for any other graph.
+// unknown; UpdateInGraph also returns false if `graph` does not consist of such a node.
 bool AddToGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
                 std::function<void()> work);
 bool UpdateInGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,

@@ -99,7 +99,7 @@ cudnnStatus_t cudnnOpTensor(cudnnHandle_t handle, const cudnnOpTensorDescriptor_
         AnyNull(handle, opTensorDesc, aDesc, bDesc, cDesc, A, B, C, alpha1, alpha2, beta),
         CUDNN_STATUS_BAD_PARAM);
     if (auto status = CheckShapes(*aDesc, *bDesc, *cDesc)) return status;
-    // B may be C only if A is C too.
+    // B and C may be the same memory only if A is the same tensor as C, too.
     HOSTGPU_REFUSE_IF(B == C && !(A == C && SameTensor(*aDesc, *cDesc)), CUDNN_STATUS_BAD_PARAM);
     DataType from{}, to{};
     HOSTGPU_REFUSE_IF(!EngineType(aDesc->type, &from) || !EngineType(cDesc->type, &to),

@@ -74,7 +74,8 @@ bool Beats(A value, A best, cudnnNanPropagation_t nan) {
 template <class Body>
 void ForEachOutput(const Pooling& call, const Body& body) {
   // ForEachElement passes offsets, not indices. A tensor with stride 1 on one axis and 0 on all
-  // others has the index on that axis as its offset, so there is one such tensor for each axis.
+  // others has the index on that axis as its offset. So `strides` has such a tensor for each axis,
+  // and then y.
   std::array<Extents, cudnnPoolingStruct::kMaxSpatial + 1> strides{};
   for (int i = 0; i < call.axes(); ++i) strides[i][i] = 1;
   strides.back() = Spatial(call.y_layout.strides);

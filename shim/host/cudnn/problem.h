@@ -16,7 +16,7 @@ struct Problem {
   ConvolutionShape shape;
   OperandBytes bytes;
   size_t element_bytes;       // of x and w; the elements of y have the size of y's type
-  cudnnMathType_t math_type;  // to report: FMA if the descriptor demands it, else the default
+  cudnnMathType_t math_type;  // in answers to queries: FMA if the descriptor has it, else default
 };
 
 // Sets `problem`. x, w and y are the image, filter and output of the forward convolution for each

@@ -13,7 +13,8 @@
 namespace hostgpu {
 namespace {
 
-// A single run that is shorter than this is unreliable. Then the fastest of kShortRuns runs counts.
+// If a single run takes less than kShortRun_ms, its time is unreliable. Then the time of the
+// fastest of kShortRuns runs is used.
 constexpr float kShortRun_ms = 5;
 constexpr int kShortRuns = 3;
 

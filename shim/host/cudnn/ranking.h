@@ -18,8 +18,7 @@ struct RankedAlgorithm {
 };
 
 // Ranks all algorithms of the operation without running them. Algorithms that support the problem
-// precede the others. Among these algorithms, blocked layouts, which need workspace, precede the
-// algorithm that needs none.
+// come first. Among them, algorithms that need workspace precede algorithms that need none.
 std::vector<RankedAlgorithm> RankByModel(const Problem& problem);
 
 // Runs each algorithm on the handle's stream with the caller's buffers, and ranks them by time.

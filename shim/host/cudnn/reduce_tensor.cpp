@@ -49,7 +49,7 @@ cudnnStatus_t CheckReduction(const cudnnReduceTensorStruct* reduction, const cud
   return CUDNN_STATUS_SUCCESS;
 }
 
-// The stand-in needs no workspace, but like the real library it demands room for partial sums.
+// The stand-in needs no workspace, but like the real library it demands workspace for partial sums.
 size_t WorkspaceOf(const cudnnTensorStruct& c) {
   size_t results = 1;
   for (int i = 0; i < c.dim_count; ++i) results *= static_cast<size_t>(c.dims[i]);

@@ -1,5 +1,6 @@
-// Softmax and its gradient, over the channels of each pixel or over whole images. The work is
-// asynchronous. Tensors have any strides that are not negative and are fp32, fp16, bf16 or fp64.
+// Softmax and its gradient, over the channels of each pixel or over all elements of each image. The
+// work is asynchronous. Tensors have any strides that are not negative and are fp32, fp16, bf16 or
+// fp64.
 #include <cmath>
 #include <limits>
 

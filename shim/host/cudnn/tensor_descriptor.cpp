@@ -190,8 +190,8 @@ cudnnStatus_t cudnnGetTensor4dDescriptor(const cudnnTensorDescriptor_t tensorDes
   HOSTGPU_REFUSE_IF(tensorDesc == nullptr, CUDNN_STATUS_BAD_PARAM);
   Give(dataType, tensorDesc->type);
   Give(n, tensorDesc->dims[0]);
-  // A descriptor with the vector layout may have another type. Then the number of channels per
-  // element is unknown.
+  // A descriptor with the vector layout may have a type that is no vector type. Then the number of
+  // channels per element is unknown.
   int channels_per_element = 1;
   if (tensorDesc->format == CUDNN_TENSOR_NCHW_VECT_C) {
     HOSTGPU_REFUSE_IF(!IsVectorType(tensorDesc->type), CUDNN_STATUS_BAD_PARAM);

@@ -17,8 +17,8 @@ class WorkspaceGuard {
   // beyond `offered` are not checked, because another stream may use them.
   WorkspaceGuard(void* workspace, size_t needed, size_t offered);
 
-  // Returns false if the algorithm wrote behind the bytes that it asked for. Restores what was
-  // there.
+  // Returns false if the algorithm wrote behind the bytes that it asked for. Restores the former
+  // contents of the bytes behind them.
   bool RestoreBehind();
 
  private:

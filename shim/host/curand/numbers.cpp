@@ -6,9 +6,9 @@
 namespace hostgpu::random {
 namespace {
 
-// Returns draw `i`, counted from 0 at `place`, by SplitMix64: its output function is applied to a
-// multiple of the golden gamma 0x9E3779B97F4A7C15 (Steele, Lea, Flood: Fast splittable pseudorandom
-// number generators, 2014).
+// Returns random number `i`, counted from 0 at `place`, by SplitMix64: its output function is
+// applied to the seed plus a multiple of the golden gamma 0x9E3779B97F4A7C15 (Steele, Lea, Flood:
+// Fast splittable pseudorandom number generators, 2014).
 uint64_t Draw(Place place, uint64_t i) {
   uint64_t z = place.seed + (place.first + i + 1) * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -26,7 +26,7 @@ void Uniform(Place place, float* output, size_t count) {
   }
 }
 
-// Uses the method of Box and Muller, which makes two numbers from two draws.
+// Uses the method of Box and Muller, which makes two normal numbers from two uniform ones.
 void Normal(Place place, float mean, float deviation, float* output, size_t count) {
   for (size_t i = 0; i + 1 < count; i += 2) {
     const double radius = std::sqrt(-2 * std::log(InUnit(Draw(place, i))));

@@ -1,6 +1,6 @@
 // A sequence of random numbers. Each number is computed from its position, so the results do not
-// depend on how many calls draw them. The sequence differs from all sequences of cuRAND. Pure
-// functions.
+// depend on how they are divided among calls. The sequence differs from all sequences of cuRAND.
+// Pure functions.
 #pragma once
 
 #include <cstddef>

@@ -40,7 +40,8 @@ bool Run(const ConvolutionShape& shape, int algorithm, double alpha, void* x, vo
   }
   const auto variant = VariantOf(shape.operation, algorithm);
   if (!variant) return false;
-  // In the plain layout, oneDNN's primitive writes to y itself, so it cannot add beta * y.
+  // In the plain layout, oneDNN's primitive writes to y itself, so it can neither scale by alpha
+  // nor add beta * y. Implicit GEMM computes such a call instead.
   if (*variant == OnednnVariant::kPlain && (alpha != 1 || beta != 0)) {
     return OnednnWorkspaceBytes(shape, *variant) && RunImplicitGemm(shape, alpha, x, w, y, beta);
   }

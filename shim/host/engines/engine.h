@@ -1,7 +1,7 @@
 // The engines of the stand-in cuDNN. They compute one convolution on host memory with a choice of
-// algorithms. oneDNN does the work; loops of the stand-in's own serve fp64 and cases that oneDNN
-// does not support. Thread-safe. Of the caller's memory, only the output and the workspace are
-// written. Sums are fp32 (fp64 for fp64 and int8 data).
+// algorithms. Most of the work is oneDNN's. The stand-in's own loops compute fp64, and cases that
+// oneDNN does not support. Thread-safe. Of the caller's memory, only the output and the workspace
+// are written. Sums are accumulated in fp32 (in fp64 for fp64 and int8 data).
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
-// Row-major matrix products on one tile: C[m][n] = op(A)[m][k] * op(B)[k][n] + beta * C, with beta
-// 0 or 1. op transposes the matrix if its flag is true. lda, ldb and ldc are the distances between
-// stored rows. Inside a parallel loop the functions use only the calling thread. They return false
-// if oneDNN reports an error (out of memory).
+// Row-major matrix products: C[m][n] = op(A)[m][k] * op(B)[k][n] + beta * C, with beta 0 or 1. op
+// transposes the matrix if its flag is true. lda, ldb and ldc are the distances between stored
+// rows. Inside a parallel loop the functions use only the calling thread. They return false if
+// oneDNN reports an error (out of memory).
 #pragma once
 
 #include <cstdint>

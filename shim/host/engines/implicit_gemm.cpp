@@ -66,8 +66,8 @@ class GatheringProduct {
         result_strides_(forward_ ? shape.y_strides : shape.x_strides),
         filter_strides_(StridesOfFilter(shape)),
         group_filter_stride_(filter_strides_.k * (shape.k / shape.groups)),
-        // If the gathered order equals the order of w in memory, forward multiplies with w without
-        // a copy.
+        // If the rows of the matrix are gathered in the order of w in memory, forward multiplies
+        // with w without copying it.
         tap_major_(forward_ ? shape.filter_nhwc : source_strides_[1] == 1),
         columns_(tap_major_ && source_strides_[1] == 1 && source_channels_ > 1),
         filter_in_place_(forward_ && std::is_same_v<T, Acc>),
@@ -91,8 +91,8 @@ class GatheringProduct {
     const int64_t batches = Parts(geometry.images, images);
     const int64_t tiles_per_batch = images > 1 ? 1 : Parts(image, pixels);
     const int64_t tiles = groups_ * batches * tiles_per_batch;
-    // The parts of a sum are chosen before tiles get fewer channels, so that the order of summation
-    // depends neither on the batch nor on the number of threads.
+    // The parts of a sum are chosen before the loop below gives tiles fewer channels. So the order
+    // of summation depends neither on the batch nor on the number of threads.
     int64_t depth_limit = Scratch<Acc>::kPatches / pixels;
     if (!filter_in_place_) depth_limit = std::min(depth_limit, Scratch<Acc>::kOperand / channels);
     const int64_t depth_part = Part(depth, depth_limit);
@@ -230,8 +230,8 @@ bool HasLargeGaplessPlanes(const ConvolutionShape& shape) {
   return run >= kSmallImage && shape.y_strides[1] >= run;
 }
 
-// Computes w from x and y. A task computes one tile of w over the whole batch, so the sums stay in
-// one tile of the accumulator's type and are rounded only once.
+// Computes w from x and y. A task computes one tile of w for all images, so the sums stay in one
+// tile of the accumulator's type and are rounded only once.
 template <class T>
 class FilterProduct {
   using Acc = Accumulator<T>;
@@ -268,8 +268,8 @@ class FilterProduct {
     const int64_t image = patches_of_x_.PixelsPerImage();
     int64_t limit = Scratch<Acc>::kPatches / width;
     if (!y_in_place_) limit = std::min(limit, Scratch<Acc>::kOperand / filters);
-    // Small images are combined, so that a product has enough depth to outweigh the cost of
-    // packing.
+    // Small images are combined, so that each matrix product sums over enough pixels to outweigh
+    // the cost of packing its operands.
     const int64_t batch = image >= kSmallImage ? image : image * patches_of_x_.images;
     const int64_t pixels = Part(batch, limit);
     return ParallelFor(groups_ * filter_tiles * width_tiles, [&](int64_t task) {

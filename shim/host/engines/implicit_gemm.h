@@ -3,8 +3,8 @@
 // shape, but int8 only for forward. It sums in fp32 (fp64 for fp64 and int8).
 //
 // The order of summation does not depend on the number of threads. For forward and backward_data it
-// does not depend on the batch either, except at the edges of tiles without AVX-512. A filter
-// gradient sums over the batch.
+// does not depend on the batch either, except at the edges of tiles on processors without AVX-512.
+// A filter gradient sums over the batch.
 #pragma once
 
 #include "shim/host/engines/engine.h"

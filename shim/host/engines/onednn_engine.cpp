@@ -37,7 +37,8 @@ Key KeyOf(const ConvolutionShape& s, OnednnVariant variant) {
   return key;
 }
 
-// Caches the most recently used plans. A null plan means that oneDNN has no such primitive.
+// Caches the most recently used plans. A null plan means that oneDNN has no primitive for the shape
+// and variant.
 class PlanCache {
  public:
   SharedPlan Find(const ConvolutionShape& shape, OnednnVariant variant) {

@@ -15,7 +15,7 @@ using dnnl::memory;
 using Extents = std::array<int64_t, 5>;
 
 // Layouts are chosen for this batch size, whatever the real one is. So a micro-batch uses the
-// layouts of the whole batch, and computes each image with the same result to the last bit.
+// layouts of the undivided batch, and the result of each image is the same to the last bit.
 constexpr int64_t kLayoutBatch = 32;
 constexpr size_t kAlign = 64;
 constexpr size_t kBlends = 8;
@@ -82,8 +82,8 @@ using Tag = memory::format_tag;
 constexpr Tag kLayouts2d[] = {Tag::abcd, Tag::acdb, Tag::aBcd16b, Tag::aBcd8b, Tag::aBcd4b};
 constexpr Tag kLayouts3d[] = {Tag::abcde, Tag::acdeb, Tag::aBcde16b, Tag::aBcde8b, Tag::aBcde4b};
 
-// Changes `layout`, a layout of `shape`, to batch size `n`. Returns false if it is none of the
-// layouts above.
+// Changes `layout`, a layout of `shape`, to batch size `n`. Returns false if `layout` is none of
+// the layouts above.
 bool SetBatch(memory::desc* layout, const TensorShape& shape, int64_t n) {
   TensorShape resized = shape;
   resized.extents[0] = n;

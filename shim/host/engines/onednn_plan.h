@@ -36,7 +36,7 @@ enum class FewChannels { kAsStored, kNchw, kAny };
 
 class OnednnPlan {
  public:
-  // Returns null if oneDNN has no such primitive.
+  // Returns null if oneDNN has no primitive for the shape and variant.
   static std::shared_ptr<const OnednnPlan> Create(const ConvolutionShape& shape,
                                                   OnednnVariant variant);
 

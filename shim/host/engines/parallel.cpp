@@ -27,8 +27,8 @@ bool RunTask(const Loop& loop, int64_t task) try {
   return false;
 }
 
-// The atomic operations order this thread's accesses with the caller's. libgomp's barriers do that
-// too, but ThreadSanitizer does not see them.
+// The atomic operations order this thread's memory accesses relative to the caller's. libgomp's
+// barriers do that too, but ThreadSanitizer does not see them.
 __attribute__((noinline)) void RunTasks(Loop* loop) {
   (void)loop->published.load(std::memory_order_acquire);
   int64_t task;
@@ -63,8 +63,8 @@ bool ParallelTasks(int64_t tasks, bool (*body)(void*, int64_t), void* context) {
   const int threads = static_cast<int>(std::min<int64_t>(ThreadCount(), tasks));
   loop.published.store(1, std::memory_order_release);
   if (threads <= 1) {
-    // Without this, oneDNN would start an OpenMP region of its own, whose order of summation
-    // depends on the number of threads.
+    // Without `serial`, oneDNN would start an OpenMP region in which the order of summation depends
+    // on the number of threads.
     ScopedThreadCount serial(1);
     RunTasks(&loop);
   } else {

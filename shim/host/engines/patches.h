@@ -32,8 +32,8 @@ struct Axis {
   std::vector<Tap> taps;
 };
 
-// A run of `count` pixels along w, beginning at position (n, d, h, w). Its first pixel is pixel
-// `at` of the tile.
+// A run of `count` pixels along w, beginning at position (n, d, h, w). If columns of the matrix are
+// gathered for several runs, the columns of this run begin at column `at`.
 struct PixelRun {
   int64_t n, d, h, w, count, at;
 };
@@ -51,8 +51,8 @@ struct PatchGeometry {
 // Returns the geometry of forward and backward_filter: for each pixel of y, the matrix gathers from
 // x.
 PatchGeometry ForwardGeometry(const ConvolutionShape& shape);
-// Returns the geometries of the phases of backward_data, which together contain each pixel of x:
-// for each pixel of x, the matrix gathers from y.
+// Returns the geometries of the phases of backward_data. Each pixel of x is in one phase; for it,
+// the matrix gathers from y.
 std::vector<PatchGeometry> BackwardDataPhases(const ConvolutionShape& shape);
 // Returns the geometry with which y itself is gathered as a matrix of channels by pixels.
 PatchGeometry IdentityGeometry(const ConvolutionShape& shape);

@@ -4,8 +4,8 @@
 //
 // make.h makes communicators, whose ranks find each other by bootstrap.h. group.h and launch.h
 // enqueue calls on streams, and exchange.h transfers the data when the stream runs them. Each
-// rank's device memory is a file that all ranks have mapped. So a receiver reads messages where
-// their senders have them, when the data of all senders is ready.
+// rank's device memory is a file that all ranks have mapped. So a receiver reads messages directly
+// from their senders' memory, when all senders are ready.
 //
 // The stand-in is stricter than the real library. Buffers must be device memory of the
 // communicator's device. If collective calls of ranks do not match in bytes or operation, or if a

@@ -26,7 +26,7 @@ constexpr int kKinds = 2;
 struct Message {
   uint64_t offset = 0;  // offset in the file of the sender's device memory
   uint64_t bytes = 0;
-  // Encodes the arguments that must be equal on both sides, besides the bytes.
+  // Encodes the arguments that must be equal for sender and receiver, other than `bytes`.
   uint64_t signature = 0;
   int64_t ready_ns = 0;  // when the sender began to wait (CLOCK_MONOTONIC)
 };
@@ -74,7 +74,7 @@ enum class SeatState : uint32_t {
 };
 
 struct alignas(64) Seat {
-  // A futex. Its value changes whenever something has changed for this rank.
+  // A futex. Its value changes with each change of the board that concerns this rank.
   std::atomic<uint32_t> bell;
   std::atomic<uint32_t> sleepers;  // number of threads that wait for the bell
   std::atomic<Presence> presence;

@@ -178,16 +178,16 @@ void Joining::RefuseAll(const Outcome& outcome) {
   Roll& roll = board_.roll();
   if (Refusal none = Refusal::kNone;
       roll.refusal.compare_exchange_strong(none, Refusal::kBeingTold)) {
-    // An error that concerns only this rank reaches the others as the loss of this rank. Only a
-    // wrong use, which concerns all ranks, is passed on with its own status.
+    // The other ranks see an error that concerns only this rank as the loss of this rank
+    // (ncclRemoteError). Only ncclInvalidUsage, which concerns all ranks, is passed on unchanged.
     const bool usage = outcome.result == ncclInvalidUsage && !cancelled_;
     roll.result = usage ? ncclInvalidUsage : ncclRemoteError;
     const std::string reason = usage ? outcome.reason : NameOf(place_.rank) + ": " + outcome.reason;
     std::strncpy(roll.reason, reason.c_str(), sizeof roll.reason - 1);
     roll.refusal = Refusal::kTold;
   }
-  // Ranks that have already seen all ranks ready no longer read the roll; `presence` tells them of
-  // the failure.
+  // Ranks that have already seen all ranks ready no longer read the roll. They learn of the failure
+  // from `presence`.
   if (board_.seat(place_.rank).pid == getpid()) {
     board_.seat(place_.rank).presence = Presence::kFailed;
   }

@@ -21,7 +21,8 @@ enum class Name : uint64_t {
   kBroadcast,
   kReduce
 };
-// Returns a number that encodes the arguments that must be equal on all ranks, except the bytes.
+// Returns a number that encodes the arguments that must be equal on all ranks, other than the
+// number of bytes.
 uint64_t SignatureOf(Name name, int root, const Reduction* reduction) {
   uint64_t signature = static_cast<uint64_t>(name) | static_cast<uint64_t>(root) << 8;
   if (reduction) {

@@ -34,7 +34,8 @@ void Communicator::Settle(ncclResult_t result, Membership membership) {
     settled_ = true;
   }
   state_ = result;
-  // If the communicator was aborted before it was settled, the other ranks can only be told now.
+  // Before Settle there is no board on which an abort can be announced to the other ranks. So an
+  // earlier abort is announced now.
   if (GivenUp() && settled_) Abort();
 }
 

@@ -53,8 +53,9 @@ class Communicator {
   const std::atomic<bool>& aborted() const { return aborted_; }
   bool GivenUp() const;
 
-  // Runs the operation in its turn, unless the communicator is given up before. An error becomes
-  // the communicator's state. `place` is a place in turns(), or none for an operation of a graph.
+  // Waits for the operation's turn and runs the operation, unless the communicator is given up
+  // before. An error becomes the communicator's state. `place` is a place in turns(), or none for
+  // an operation of a graph.
   void Perform(const Operation& operation, std::optional<uint64_t> place);
   Turns& turns() { return turns_; }
   // Waits until all operations are done. If the communicator is given up, waits only for the

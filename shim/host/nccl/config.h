@@ -12,8 +12,8 @@ struct Config {
   std::optional<bool> blocking;  // ncclConfig_t::blocking; none if it is undefined
 };
 
-// Refuses a configuration that the real library would refuse, except for faults in hints. A null
-// pointer stands for an undefined configuration.
+// Refuses a configuration that the real library would refuse, except for faults in hints. If
+// `given` is null, all members are undefined.
 Outcome ReadConfig(const ncclConfig_t* given, Config* config);
 
 }  // namespace hostgpu::nccl

@@ -33,7 +33,7 @@ class ContextScope {
 };
 
 // Joins streams. After Join, later work on `stream` waits for earlier work on `others`. After Part,
-// later work on `others` waits for the work on `stream` so far. If the streams capture, the
+// later work on `others` waits for earlier work on `stream`. If the streams capture, the
 // dependencies are recorded in the graph.
 class StreamKnot {
  public:

@@ -145,8 +145,8 @@ bool Exchange::Arrive(size_t i) {
   return all;
 }
 
-// Returns the address of the offered message. If it is not the expected message, returns null, and
-// both ranks fail.
+// Returns the address of the offered message. If it is not the expected message, makes both ranks
+// fail and returns null.
 const char* Exchange::SourceOf(const Incoming& incoming, int from) {
   Channel& channel = board_.channel(incoming.kind, from, communicator_.rank());
   // Copied once, because another process could change it between the checks.

@@ -1,4 +1,4 @@
-// Runs one operation of one rank. It offers and takes messages in whatever order the other ranks
+// Runs one operation of one rank. It offers and receives messages in whatever order the other ranks
 // are ready, so the calls of a group cannot deadlock.
 #pragma once
 
@@ -31,8 +31,8 @@ class Exchange {
     size_t staged_at = 0;  // offset in the communicator's scratch memory
   };
 
-  // These functions do what is possible at present. They set `moved_` if something was done, and
-  // `error_` if something failed.
+  // These functions do what is possible without waiting. They set `moved_` if something was done,
+  // and `error_` if something failed.
   void Advance();
   void AdvanceOut(size_t i);
   void AdvanceIn(size_t i);

@@ -1,5 +1,5 @@
 // Groups of calls of a thread. Calls between ncclGroupStart and the outermost ncclGroupEnd take
-// effect together at ncclGroupEnd. A call outside such a pair forms a group of its own.
+// effect together at ncclGroupEnd. A call outside such a pair is a group by itself.
 #pragma once
 
 #include <functional>
@@ -21,16 +21,16 @@ struct Call {
   Operation operation;
 };
 
-// Returns the status of body() for an API function. Its error becomes the process's last error and,
-// inside a group, the group's error. Exceptions become errors.
+// Returns the status of body() for an API function. An error of body() becomes the process's last
+// error and, inside a group, the group's error. Exceptions become errors.
 ncclResult_t Guarded(const std::function<Outcome()>& body);
 
 // Submits a call, which takes effect at the end of the group, or now if there is no group.
 Outcome Submit(Call call);
-// Submits a job that makes a communicator. All jobs of a group run concurrently, each on its own
-// thread; a group's only job, if it is blocking, runs on the calling thread. EndGroup waits for
-// `blocking` jobs; the result of another job becomes its communicator's state. If the group has
-// failed before EndGroup, jobs are destroyed and never run.
+// A job that makes a communicator. All jobs of a group run concurrently, each on its own thread. If
+// a group has only one job, and this job is blocking, it runs on the calling thread. EndGroup waits
+// for `blocking` jobs. The result of a job that is not blocking becomes its communicator's state.
+// If the group has failed before EndGroup, its jobs are destroyed and never run.
 struct Job {
   std::function<Outcome()> run;
   bool blocking = true;

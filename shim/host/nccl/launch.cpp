@@ -14,7 +14,7 @@ namespace {
 // The calls of one communicator in a group.
 struct Part {
   std::shared_ptr<Communicator> communicator;
-  std::vector<CUstream> streams;  // the streams of the calls without repetition
+  std::vector<CUstream> streams;  // the streams of the calls, each stream once
   Operation operation;
   int calls = 0;
 };
@@ -33,7 +33,7 @@ struct Launched {
     if (is_held) communicator->AddHeld(-1);
   }
   // The operation gives up its place when it runs. A captured operation has no place. Two graphs
-  // may run it at once, so this function then changes no member.
+  // may run a captured operation at once, so for such an operation this function changes no member.
   void Run() {
     communicator->Perform(operation, place ? std::exchange(place, std::nullopt) : place);
   }

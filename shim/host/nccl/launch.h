@@ -7,8 +7,8 @@
 
 namespace hostgpu::nccl {
 
-// Makes the calls of each communicator one piece of work on the stream of its first call; the other
-// calls' streams wait for it.
+// Enqueues the calls of each communicator as one piece of work, on the stream of its first call.
+// The streams of its other calls wait for this work.
 Outcome Launch(std::vector<Call> calls);
 
 }  // namespace hostgpu::nccl

@@ -17,7 +17,7 @@ class Making {
   Making(std::shared_ptr<Communicator> communicator, ncclComm_t* to);
   Making(const Making&) = delete;
   Making& operator=(const Making&) = delete;
-  // If Join was not called, the communicator fails.
+  // Makes the communicator fail if Join was not called.
   ~Making();
 
   // Waits for the other ranks of `id`, and makes the communicator usable or failed.

@@ -74,8 +74,8 @@ void Accumulate(ncclRedOp_t op, T* to, const T* from, size_t count) {
   }
 }
 
-// For an average of floating-point numbers, multiplies each value by 1 / ranks before the sum;
-// integers are divided after it.
+// For an average of floating-point numbers, multiplies each value by 1 / ranks before the sum. For
+// integers, the sum is divided instead.
 template <class T>
 void TakeShare(T* values, size_t count, int ranks) {
   if constexpr (!std::is_integral_v<T>) {

@@ -1,6 +1,6 @@
 /* A cuDNN 9 whose descriptors work and whose convolutions return at once without computing, so
  * that benchmarks time only the path to the library. Unit tests also link it and replace single
- * functions. Every algorithm below kAlgorithms serves every problem without workspace; algorithm
+ * functions. Every algorithm below kAlgorithms supports every problem without workspace; algorithm
  * 0 is ranked first. */
 #include <cudnn.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // Tests limits on the size of files. A limit holds for a whole process, so every case runs in a
-// child of its own.
+// separate child process.
 #include "base/file_size_limit.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Tests the log. It writes to one place for the whole process, so every case runs in a child of its
-// own.
+// Tests the log. It writes to one place for the whole process, so every case runs in a separate
+// child process.
 #include "base/log.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Tests owned driver objects, on the stand-in's driver.
+// Tests classes that own driver objects, on the stand-in's driver.
 #include "cuda/resources.h"
 
 #include <gtest/gtest.h>

@@ -11,8 +11,8 @@ enum class FileCall { kWrite, kShortWrite, kSync, kTruncate, kLock, kRead, kFcnt
 // the system call by which SQLite's own VFS locks; it fails with `code` in errno.
 void FailFileCall(FileCall call, int kth, int code, bool stays);
 
-// Ends this process by SIGKILL in place of the `kth` call of a kind, counted from 1 from now on. A
-// short write first writes half of its bytes.
+// Ends this process by SIGKILL instead of making the `kth` call of a kind from now on (1: the next
+// one). A short write first writes half of its bytes.
 void DieAtFileCall(FileCall call, int kth);
 
 // Stops all failures. Returns how many calls failed.

@@ -35,7 +35,7 @@ class SchemaMigrationTest : public StoreTest {
     RunSql(Path(), sql.str().c_str());
     EXPECT_EQ(Inspect(Path())->version, version);
   }
-  // Adds so many rows that bringing the store up to date takes a while.
+  // Adds rows, so that bringing the store up to date takes longer.
   void Enlarge(int rows) {
     const std::string sql =
         "WITH RECURSIVE i(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM i WHERE x<" +

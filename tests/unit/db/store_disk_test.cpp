@@ -60,7 +60,8 @@ class FaultyDisk : public StoreTest, public ::testing::WithParamInterface<DiskFa
 
 TEST_P(FaultyDisk, AWriteIsWholeOrAnErrorAndOldRowsStay) {
   int failures = 0;
-  // Calls after the first ones resemble each other, so only every thinning-th of them fails.
+  // Each of the first six calls fails once. Later calls resemble each other, so only every
+  // `thinning`th of them fails.
   const int thinning = test::Cases(1, 4);
   for (int kth = 1;; kth += kth < 6 ? 1 : thinning) {
     SCOPED_TRACE("call " + std::to_string(kth));

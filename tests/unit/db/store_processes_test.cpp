@@ -108,7 +108,7 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLosesNothingOfParentOrChild) {
         EXPECT_TRUE(store.Rows(Problem(), kPlatform).ok());
       }
     }));
-    // While the child writes, the thread and this forking process write as well.
+    // While the child writes, `writer` and this thread write as well.
     EXPECT_TRUE(store.Write(Problem(), kPlatform, {Row("forker", i + 1, i)}).ok());
     if (children.size() == 3) {
       for (const pid_t child : children) ExpectSuccess(child);

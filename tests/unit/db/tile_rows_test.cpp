@@ -1,5 +1,5 @@
-// Tests rows of tiles in stores, in CSV and in merged stores: each kind of tile is a kernel of its
-// own, and finds no rows of another kind.
+// Tests rows of tiles in stores, in CSV and in merged stores: each kind of tile is a separate
+// kernel, and finds no rows of another kind.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ using ::testing::UnorderedElementsAreArray;
 
 class TileRowsTest : public StoreTest {
  protected:
-  // Returns the distinct problems of all kinds of tiles, as views and as the slack twins on which
-  // they are measured.
+  // Returns the distinct problems of all kinds of tiles, and of their slack twins (SlackTwin), on
+  // which the kinds are measured.
   static std::vector<ConvolutionProblem> Kinds() {
     std::vector<ConvolutionProblem> kinds;
     const auto add = [&](const ConvolutionProblem& problem) {

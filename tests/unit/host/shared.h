@@ -1,5 +1,5 @@
-// Provides the stand-ins' tests with checks of statuses, and with streams, events, graphs and
-// memory that destroy themselves. The runtime's handles are the driver's handles.
+// Helpers for the stand-ins' tests: checks of statuses, and classes that own streams, events,
+// graphs and memory. The runtime's handles are the driver's handles.
 #pragma once
 
 #include <cuda.h>

@@ -284,7 +284,7 @@ TEST(SpatialOptions, AnUnknownNameInTheEnvironmentRefusesToRun) {
   EXPECT_THAT(OptionsOfEnvironment(warnings, Use::kRunning).spatial.refusal,
               HasSubstr("did you mean UCUDNN_SPATIAL_AGREE?"));
   EXPECT_THAT(warnings, IsEmpty());
-  // Where nothing runs, the misspelt name is only a warning.
+  // For Use::kPlanning, the misspelt name is only a warning.
   (void)OptionsOfEnvironment(warnings, Use::kPlanning);
   EXPECT_THAT(warnings, ::testing::ElementsAre(HasSubstr("did you mean UCUDNN_SPATIAL_AGREE?")));
   unsetenv("UCUDNN_SPATIAL_AGRE");

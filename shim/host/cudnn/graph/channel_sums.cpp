@@ -58,8 +58,8 @@ void Statistics(const ChannelReader& reader, int64_t channel) {
   reader.Write(2, channel, squares);
 }
 
-// Computes the coefficients of dx = eq_dy * dy + eq_x * x + eq_bias, so that other kernels can
-// compute the elementwise part.
+// Computes the gradients of scale and bias, and the coefficients of dx = eq_dy * dy + eq_x * x +
+// eq_bias. Other kernels then compute dx elementwise.
 void NormalizationGradients(const ChannelReader& reader, int64_t channel) {
   const double mean = reader.Read(2, channel, 0);
   const double inverse_deviation = reader.Read(3, channel, 0);

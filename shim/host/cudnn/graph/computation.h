@@ -3,9 +3,9 @@
 // or one operation's sums over channels.
 //
 // Some graphs become several such computations, called stages, which run one after the other:
-// graphs with operations before the convolution, with a concatenation, or with sums besides other
-// operations. Each operation is a stage; a concatenation has a stage for each input that it copies.
-// All virtual tensors of such a graph are in the workspace.
+// graphs with operations before the convolution, with a concatenation, or with sums in addition to
+// other operations. Each operation is a stage; a concatenation has a stage for each input that it
+// copies. All virtual tensors of such a graph are in the workspace.
 #pragma once
 
 #include <optional>
@@ -61,9 +61,10 @@ struct Computation {
 };
 
 // Converts `operations`, which are in an order in which they can run, to a computation. Returns
-// NOT_SUPPORTED, or a specific form of it, if no engine can compute them. Examples are other
-// operations, several convolutions, pointwise shapes that do not match the convolution's, types
-// other than fp32, fp16, bf16, fp64, int8 and int32, and filters that are not packed.
+// NOT_SUPPORTED, or a specific form of it, if no engine can compute them. Examples are kinds of
+// operations that the engines lack, several convolutions, pointwise shapes that do not match the
+// convolution's, types other than fp32, fp16, bf16, fp64, int8 and int32, and filters that are not
+// packed.
 cudnnStatus_t Lower(const std::vector<GraphOperation>& operations, Computation* computation);
 
 // Does what Lower does, but without stages: it supports neither operations before a convolution nor
@@ -76,7 +77,7 @@ cudnnStatus_t LowerInStages(const std::vector<GraphOperation>& operations,
                             Computation* computation);
 
 // Runs a computation with sums over channels. addresses[i] is the address of the first element of
-// the program's operand i.
+// the program's operand i. Returns false if host memory runs out.
 bool RunChannelSums(const Computation& computation, const std::vector<void*>& addresses);
 
 // Describes a convolution operation for the engines. `problem` gets the strides of x and y.

@@ -36,7 +36,7 @@ class DeviceProperties final
   DeviceProfile profile_;
 };
 
-// Returns a text as the value of an attribute. Always writes the whole text, whatever type the
+// Returns a text as the value of an attribute. Always writes the complete text, whatever type the
 // caller requested.
 cudnnStatus_t GiveText(const AttributeRequest& request, const std::string& text);
 

@@ -125,8 +125,8 @@ std::vector<cudnnBackendNumericalNote_t> NotesOf(const Computation& computation,
   if (!computation.convolution) return {};
   const ConvolutionShape& shape = computation.convolution->problem.shape;
   std::vector<cudnnBackendNumericalNote_t> notes;
-  // Engine 0, implicit GEMM, is reported as nondeterministic for gradients. Implicit GEMM as engine
-  // 3 sums in one order.
+  // Engine 0, implicit GEMM, is reported as nondeterministic for gradients. Engine 3 is implicit
+  // GEMM, too, but sums in one order.
   if (index == 0 && !IsDeterministic(shape, 0))
     notes.push_back(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC);
   if (IsWinograd(computation, index)) notes.push_back(CUDNN_NUMERICAL_NOTE_WINOGRAD);

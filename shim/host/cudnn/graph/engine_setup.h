@@ -1,19 +1,19 @@
-// The engines that can run a computation: their numbers, knobs and workspace, and how they run. The
-// numbers are the stand-in's own; as in the real library, a plan names its engine by the number.
+// The engines that can run a computation: their numbers, knobs and workspace, and how they run. As
+// in the real library, a plan names its engine by a number, but the stand-in has its own numbers.
 //   0               implicit GEMM, without workspace; the only engine for int8 and for
-//                   graphs without a convolution. Its gradients are reported as
-//                   nondeterministic, as cuDNN's are. It also runs graphs in stages, with
-//                   workspace for the tensors between them. For int8 a virtual result is in
-//                   the workspace
+//                   graphs without a convolution. Like cuDNN's implicit GEMM, it is reported
+//                   as nondeterministic for gradients. It also runs graphs in stages, with
+//                   workspace for the tensors between stages. A virtual result of an int8
+//                   convolution is in the workspace
 //   1               oneDNN's blocked layouts; the workspace grows with the batch
 //   forward 2       oneDNN on the caller's layout
 //   forward 3, gradients 2  Winograd (only oneDNN 2 has it)
 //   gradients 3     implicit GEMM in one order of summation: no workspace, deterministic
 // For int8, and for engines other than implicit GEMM, the declared alignment of a convolution's
 // tensors must be a multiple of 16 bytes. Engines other than implicit GEMM have the knob
-// CUDNN_KNOB_TYPE_WORKSPACE, except for filter gradients of 16-bit types. Its value 0 runs the
-// whole batch at once; 1 and 2 run it in two and four parts, one after the other, with workspace
-// for one part.
+// CUDNN_KNOB_TYPE_WORKSPACE, except for filter gradients of 16-bit types. The knob's value 0 runs
+// the batch undivided. The values 1 and 2 run the batch in two and four parts, one after the other,
+// with workspace for one part.
 #pragma once
 
 #include <optional>

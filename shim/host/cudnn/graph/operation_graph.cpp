@@ -84,7 +84,8 @@ bool Agree(const GraphTensor& a, const GraphTensor& b) {
          a.is_by_value == b.is_by_value && a.reordering == b.reordering;
 }
 
-// Returns the mask, the tensor that an operation writes besides its output; null if there is none.
+// Returns the mask, the tensor that an operation writes in addition to its output; null if there is
+// none.
 const GraphTensor* MaskOf(const GraphOperation& operation) {
   const auto* pointwise = std::get_if<PointwiseOperation>(&operation);
   if (pointwise == nullptr || !pointwise->HasMask()) return nullptr;
@@ -131,8 +132,9 @@ cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations) {
   }
   std::vector<GraphOperation> ordered;
   std::vector<bool> placed(operations->size(), false);
-  // An operation is placed when the producers of all its inputs are placed. Operations of a cycle,
-  // and operations that depend on a cycle, are never placed. An operation may read its own output.
+  // An operation is placed in `ordered` once the producers of all its inputs are placed there.
+  // Operations of a cycle, and operations that depend on a cycle, are never placed. An operation
+  // may read its own output.
   for (bool progress = true; progress;) {
     progress = false;
     for (size_t i = 0; i < operations->size(); ++i) {

@@ -23,16 +23,16 @@ class ExecutionPlan final
 
   // Checks all arguments before it returns; the work is asynchronous. Returns
   // BAD_PARAM_NULL_POINTER if the pack lacks an operand or the workspace. For a pointer that would
-  // fault on a device, for example because it is less aligned than its tensor declares, this and
-  // all later calls return EXECUTION_FAILED_CUDART. While the handle's stream captures, only the
-  // call itself fails, with BAD_PARAM_SIZE_INSUFFICIENT or BAD_PARAM_MISALIGNED_POINTER.
+  // fault on a device, for example because it is less aligned than its tensor declares, this call
+  // and all later calls return EXECUTION_FAILED_CUDART. While the handle's stream captures, only
+  // the call itself fails, with BAD_PARAM_SIZE_INSUFFICIENT or BAD_PARAM_MISALIGNED_POINTER.
   cudnnStatus_t Execute(cudnnHandle_t handle, const VariantPack& pack) const;
 
   // Populate makes the execution the only node of the empty `graph`. Update replaces the node of an
   // equal plan by this execution. Both check pointers as Execute does; a GPU is less strict,
   // because it uses the pointers only at launch. They return NOT_SUPPORTED_CUDA_GRAPH_NATIVE_API if
-  // the engine does not declare support for this, and BAD_PARAM_CUDA_GRAPH_MISMATCH if `graph` is
-  // not as described.
+  // the engine does not declare support for CUDA graphs, and BAD_PARAM_CUDA_GRAPH_MISMATCH if
+  // `graph` is not as described.
   cudnnStatus_t Populate(cudaGraph_t graph, const VariantPack& pack) const;
   cudnnStatus_t Update(cudaGraph_t graph, const VariantPack& pack) const;
 

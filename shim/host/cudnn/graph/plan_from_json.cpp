@@ -10,8 +10,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Tensors = std::map<std::string, GraphTensor>;
 
-// Reads fields with known types from one JSON object. complete() tells whether all fields that were
-// read exist with the right type.
+// Reads fields with known types from one JSON object. complete() returns true if all fields that
+// were read exist with the right type.
 class Fields {
  public:
   explicit Fields(const Json& object) : object_(object), complete_(object.is_object()) {}

@@ -20,7 +20,7 @@ class ElementRuns {
   ElementRuns(const PointwiseProgram& program, int64_t images) : dim_count_(program.dim_count) {
     dims_ = program.dims;
     dims_[0] = images;
-    // Takes the axis on which the last result has the smallest stride.
+    // The runs go along the axis on which the result of the last step has the smallest stride.
     const ProgramStep& last = program.steps.back();
     axis_ = dim_count_ - 1;
     if (last.to.place == ProgramValue::Place::kMemory) {

@@ -1,6 +1,6 @@
-// Pointwise operations that run together, after a convolution or as a graph of their own. They
-// process a few elements at a time, so virtual tensors between them are never stored as a whole.
-// Pure; several threads may run a program at once.
+// Pointwise operations that run together, after a convolution or without one. They process a few
+// elements at a time, so virtual tensors between them are never stored completely. Pure; several
+// threads may run a program at once.
 #pragma once
 
 #include <cstdint>

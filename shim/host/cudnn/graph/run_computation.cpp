@@ -13,8 +13,8 @@ void* Advance(void* address, int64_t elements, size_t element_bytes) {
   return static_cast<char*>(address) + elements * static_cast<int64_t>(element_bytes);
 }
 
-// Returns the addresses of the program's operands, beginning with image `first`. `result` contains
-// only the present part of the convolution's virtual result.
+// Returns the address of image `first` in each of the program's operands. The convolution's virtual
+// result is computed in parts; `result` contains only the part that begins with image `first`.
 std::vector<void*> PartOf(const Computation& computation, const BoundOperands& operands,
                           int64_t first, void* result) {
   const auto& program = computation.program;

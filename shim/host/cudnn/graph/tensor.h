@@ -23,8 +23,8 @@ class GraphTensor final : public DescriptorOf<GraphTensor, CUDNN_BACKEND_TENSOR_
   // extents are positive.
   bool SpanBytes(size_t* bytes) const;
 
-  // Sets strides without gaps; the channels are the last axis in memory if they are now. Returns
-  // false if the number of elements overflows.
+  // Sets strides without gaps. If the channels are the last axis in memory, they remain the last
+  // axis. Returns false if the number of elements overflows.
   bool MakeDense();
 
   int type = CUDNN_DATA_FLOAT;

@@ -1,5 +1,6 @@
 // Tests which calls a capture forbids, against the driver's documented rules. Makes every call in
-// each mode of the capture and of the calling thread, on the capturing thread and on another one.
+// each mode of the capture and in each mode of the calling thread. The calling thread is first the
+// capturing thread, and then another one.
 #include <string>
 #include <utility>
 
@@ -28,8 +29,8 @@ struct PreparedCall {
   CUresult (*run)(Objects&);
 };
 
-// The driver's documentation calls these "potentially unsafe"; the capture modes say which threads
-// may make them.
+// The calls that the driver's documentation names "potentially unsafe". The modes of the capture
+// and of the calling thread determine whether a capture forbids them.
 const PreparedCall kUnsafe[] = {
     {"cuMemAlloc", [](Objects& o) { return cuMemAlloc(&o.memory, 64); }},
     {"cuMemFree",
@@ -94,7 +95,8 @@ const PreparedCall kHarmless[] = {
     {"the legacy stream", [](Objects& o) { return cuMemsetD8Async(o.spare, 1, 64, nullptr); }},
 };
 
-// Returns whether a thread in `thread_mode` may not make unsafe calls, by the documented rule.
+// Returns true if the documented rule forbids unsafe calls to a thread in `thread_mode`.
+// `same_thread` is true for the capturing thread.
 bool Forbidden(CUstreamCaptureMode capture_mode, CUstreamCaptureMode thread_mode,
                bool same_thread) {
   if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
@@ -118,9 +120,9 @@ class CaptureModes : public HostCuda {
     HostCuda::TearDown();
   }
 
-  // Makes `call` during a capture of `capture_mode`, on the capturing thread or on another one,
-  // which is in `thread_mode`. Expects the result `expected`. A refused call must invalidate the
-  // capture, and no other call may.
+  // Begins a capture in `capture_mode`, and makes `call` on a thread in `thread_mode`: on the
+  // capturing thread if `same_thread`, otherwise on another thread. Expects the result `expected`.
+  // Also expects that the call invalidated the capture if it was refused, and only then.
   void Check(const PreparedCall& call, CUstreamCaptureMode capture_mode,
              CUstreamCaptureMode thread_mode, bool same_thread, CUresult expected) {
     SCOPED_TRACE(std::string(call.name) + ", capture " + kModeNames[capture_mode] + ", thread " +

@@ -37,7 +37,7 @@ class Capturing : public HostCuda {
     ASSERT_OK(cuStreamBeginCapture(stream, mode));
   }
 
-  // Makes `waiting` wait for all work that `stream` has by now.
+  // Makes later work on `waiting` wait for all work that was enqueued on `stream` so far.
   static void Chain(CUstream stream, CUevent event, CUstream waiting) {
     EXPECT_OK(cuEventRecord(event, stream));
     EXPECT_OK(cuStreamWaitEvent(waiting, event, 0));
@@ -47,7 +47,7 @@ class Capturing : public HostCuda {
   Event event_{cudaEventDisableTiming}, other_event_{cudaEventDisableTiming};
 };
 
-// Runs `body` on a thread of its own that has this thread's context.
+// Runs `body` on a new thread that has this thread's context.
 template <class Body>
 void OnAnotherThread(Body body) {
   CUcontext context = nullptr;

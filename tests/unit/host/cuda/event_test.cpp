@@ -30,7 +30,7 @@ TEST_F(Events, ElapsedTimeIsTheStreamsNotTheCallers) {
   EXPECT_FLOAT_EQ(backwards, -milliseconds);
 }
 
-// The test runs in a process of its own, because a process chooses its clock once.
+// The test runs in a separate process, because a process chooses its clock once.
 TEST_F(Events, OfProcessorTimeDoNotCountWaiting) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

@@ -1,8 +1,8 @@
 // Tests that the functions of layers refuse arguments with the real library's status.
 //
 // The real library cannot make a handle without a GPU. But it checks the other arguments before the
-// handle, so it refuses them also with a handle of zeros. Such calls are made in a process of their
-// own. Only refusals are compared. All arguments that a case does not spoil are right.
+// handle, so it refuses them also with a handle of zeros. Such calls are made in a separate
+// process. Only refusals are compared. All arguments that a case does not spoil are right.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -118,7 +118,8 @@ class ArgumentConformance : public Conformance, public Arguments {
        beta, dx, dx_data);
 #undef CALL
 
-  // Spoils arguments as `refused` says, and returns the status of `call`.
+  // Makes `call` with the arguments that refused.spoil() changes, and restores the arguments.
+  // Returns the call's status.
   int Status(Side side, const Refused& refused, Function call) {
     const Arguments right = *this;
     refused.spoil();

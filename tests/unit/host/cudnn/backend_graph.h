@@ -180,7 +180,7 @@ struct ConvolutionGraph {
 struct Plan {
   Plan() : descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {}
 
-  // Returns false if the engine does not serve the graph.
+  // Returns false if the engine does not support the graph.
   bool Build(const Descriptor& graph, int64_t index, int64_t knob) {
     Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR), config(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     engine.SetChild(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph);

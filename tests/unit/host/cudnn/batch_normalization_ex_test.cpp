@@ -1,5 +1,5 @@
-// Tests that batch normalisation's Ex calls without an activation equal the plain calls, and what
-// the Ex calls refuse.
+// Tests that batch normalisation's Ex calls without an activation give the same results as the
+// plain calls, and what the Ex calls refuse.
 #include "tests/unit/host/cudnn/layer_test.h"
 
 namespace hostgpu::test {

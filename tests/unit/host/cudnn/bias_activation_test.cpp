@@ -1,5 +1,5 @@
-// Tests y = activation(alpha1 * conv(x, w) + alpha2 * z + bias) exactly, with z in memory of its
-// own and with z in place of y.
+// Tests y = activation(alpha1 * conv(x, w) + alpha2 * z + bias) exactly, with z in separate memory
+// and with z in the memory of y.
 #include <gtest/gtest.h>
 
 #include <algorithm>

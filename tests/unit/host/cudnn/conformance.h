@@ -60,7 +60,8 @@ struct Twin {
   Handle of[2] = {};
 };
 
-// Stands for an array, or a value, that a call writes. The value at `unread` is not compared.
+// An argument through which a call writes an array or a value. The value at `unread` is not
+// compared.
 template <class T>
 struct Out {
   // Returns the values up to the last one that the call wrote.
@@ -81,7 +82,8 @@ struct Out {
 // ends each array.
 using Outcome = std::vector<int64_t>;
 
-// Says which integers are drawn: in `percent` of the draws one of `usual`, otherwise one of `odd`.
+// Describes random integers: `percent` of them are values of `usual`, the others are values of
+// `odd`.
 struct Draw {
   int percent;
   std::vector<int> usual, odd;

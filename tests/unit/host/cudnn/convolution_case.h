@@ -1,5 +1,6 @@
 // Describes one convolution of a test, with its operands in device memory and the result that naive
-// loops compute. Data are small integers, so every type and every order of summation is exact.
+// loops compute. Data are small integers, so results are exact in every type and for every order of
+// summation.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -43,7 +44,7 @@ inline cudnnDataType_t ComputeType(DataType type) {
 }
 
 // Holds a tensor or filter on the device. A copy on the host has what the device should hold, also
-// in the memory between elements and after the last one, where nothing may write.
+// between elements and after the last one, where no call may write.
 class DeviceTensor {
  public:
   static constexpr size_t kSlack = 64;
@@ -105,7 +106,7 @@ class DeviceTensor {
   void Download() {
     ASSERT_OK(cudaMemcpy(bytes.data(), data, bytes.size(), cudaMemcpyDeviceToHost));
   }
-  // Returns whether the device holds exactly what the host copy says, gaps included.
+  // Returns whether the device holds exactly the bytes of the host copy, gaps included.
   bool Matches() const {
     std::vector<unsigned char> now(bytes.size());
     EXPECT_OK(cudaMemcpy(now.data(), data, now.size(), cudaMemcpyDeviceToHost));
@@ -143,7 +144,7 @@ struct ConvolutionCase {
   Layout layout = Layout::kNchw;
   Index x = {2, 4, 1, 6, 5};
   Index w = {4, 4, 1, 3, 2};
-  // More padding at the end of each axis, in addition to `pad`; only graphs have it.
+  // More padding at the end of each axis, in addition to `pad`; only the graph API supports it.
   std::array<int, 3> more_pad = {0, 0, 0};
   std::array<int, 3> pad = {0, 0, 0}, stride = {1, 1, 1}, dilation = {1, 1, 1};
   int groups = 1;
@@ -208,7 +209,7 @@ class Convolution {
         c.flip ? CUDNN_CONVOLUTION : CUDNN_CROSS_CORRELATION, ComputeType(c.type)));
     cudnnSetConvolutionGroupCount(conv_desc, c.groups);
   }
-  // Fills the tensors with random values as well.
+  // Also fills the tensors with random values.
   Convolution(const ConvolutionCase& c, unsigned seed) : Convolution(c) {
     std::mt19937 random(seed);
     FillAll(random);
@@ -278,7 +279,7 @@ class Convolution {
                                                            : w;
   }
 
-  // Writes what a call must compute into the result's host copy.
+  // Computes the expected result of a call, and writes it to the result's host copy.
   void ComputeExpected() {
     DeviceTensor& result = Result();
     std::vector<double> sums(result.bytes.size(), 0);

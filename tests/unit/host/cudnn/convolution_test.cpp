@@ -1,5 +1,5 @@
 // Tests that the three convolutions equal naive loops, for every combination that the stand-in
-// promises, and that they are asynchronous.
+// supports, and that they are asynchronous.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -36,7 +36,7 @@ std::vector<ConvolutionCase> Geometries(int spatial) {
   return cases;
 }
 
-// Runs every algorithm that serves the case. Returns how many do.
+// Runs every algorithm that supports the case, and returns their number.
 int CheckEveryAlgorithm(const ConvolutionCase& c, std::mt19937& random) {
   int served = 0;
   for (int algorithm = 0; algorithm < AlgorithmCount(c.operation); ++algorithm) {

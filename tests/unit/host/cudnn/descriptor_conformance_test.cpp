@@ -55,7 +55,7 @@ class DescriptorConformance : public Conformance {
 
   // Returns a call of `function` with random arguments. Descriptors come from the pools. `draws`
   // has an element for each other argument that the function reads, in the order of the arguments.
-  // The argument's integer or array of integers is drawn from this element.
+  // The argument's integer or array of integers is chosen by this element.
   template <class... Parameters>
   std::function<void()> Random(CudnnFunction<cudnnStatus_t (*)(Parameters...)> function,
                                const std::vector<Draw>& draws = {}) {
@@ -90,9 +90,9 @@ class DescriptorConformance : public Conformance {
     };
   }
 
-  // The real library multiplies dimA[1] of a vector layout in two more cases: the caller asks for
-  // one dimension, or a refused setter left the layout without dimensions. The stand-in writes only
-  // what is asked, so dimA[1] is not compared in these cases.
+  // Unlike the stand-in, the real library multiplies dimA[1] of a vector layout even if the caller
+  // asks for one dimension, or if a refused setter left the layout without dimensions. So dimA[1]
+  // is not compared in these two cases.
   void GetTensorNd(const Twin<cudnnTensorDescriptor_t>& twin, int requested) {
     Out<cudnnDataType_t> type;
     Out<int> held, none;

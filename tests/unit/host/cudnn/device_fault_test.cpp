@@ -1,5 +1,5 @@
 // Tests that pointers which would fault on a GPU fault on the stand-in: a line on stderr, a failed
-// call, and a lost device. Each case that faults runs in a process of its own.
+// call, and a lost device. Each case that faults runs in a separate process.
 #include <gtest/gtest.h>
 
 #include "tests/unit/host/cudnn/convolution_case.h"
@@ -15,7 +15,8 @@ template <class Call>
   test::ExitByOutcome(status, convolution.Run(0, nullptr, 0));
 }
 
-// Returns a fast algorithm that needs workspace, and how much; -1 if there is none.
+// Returns a fast algorithm that needs workspace; -1 if there is none. Sets `needed` to its bytes of
+// workspace.
 int HungryAlgorithm(Convolution& convolution, size_t* needed) {
   for (int algorithm = 1; algorithm < 8; ++algorithm) {
     if (convolution.WorkspaceSize(algorithm, needed) == CUDNN_STATUS_SUCCESS && *needed > 0) {
@@ -47,7 +48,8 @@ TEST_F(DeviceFault, FastAlgorithmNeedsSixteenByteAlignment) {
 
 TEST_F(DeviceFault, AlgorithmZeroTakesAnyElement) {
   Convolution c(ConvolutionCase{}, 2);
-  // All operands begin one element later; DeviceTensor's slack has room for that.
+  // All operands begin one element later. They still fit, because a DeviceTensor has kSlack
+  // additional bytes.
   EXPECT_OK(c.RunAt(0, nullptr, 0, Offset(c.x.data, 4), Offset(c.w.data, 4), Offset(c.y.data, 4)));
   EXPECT_OK(cudaDeviceSynchronize());
 }

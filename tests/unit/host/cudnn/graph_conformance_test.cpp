@@ -16,7 +16,7 @@ namespace {
 
 using GraphTwin = Twin<cudnnBackendDescriptor_t>;
 
-// Says which elements an attribute of a type gets.
+// The random elements of attributes, by the type of the attribute.
 const Draw kFew = {100, {0, 1, 2, -1}, {}};
 const std::map<int, Draw> kElements = {
     {CUDNN_TYPE_DATA_TYPE, {80, {0, 0, 0, 1, 2, 9, 3}, Range(-2, 18)}},
@@ -26,8 +26,8 @@ const std::map<int, Draw> kElements = {
     {CUDNN_TYPE_FLOAT, kFew},
     {CUDNN_TYPE_DOUBLE, kFew}};
 
-// Says which elements an attribute of another type gets, and how many. Without `elements`, the
-// attribute gets extents.
+// The number of elements of an attribute, and the random elements if kElements lacks the
+// attribute's type. Without `elements`, the elements are extents.
 struct Array {
   Draw count = {70, {1}, Range(-1, 3)};
   Draw elements = {};
@@ -190,7 +190,7 @@ void GraphConformance::RandomGet(Kind kind) {
   Call(CUDNN(BackendGetAttribute), twin, name, type, count, number, Out<int64_t>());
 }
 
-// Builds a tensor in place of a tensor of the pool. The pool's tensors are replaced in turn, so
+// Builds a tensor that replaces a tensor of the pool. The pool's tensors are replaced in turn, so
 // that the tensors of one operation do not replace each other.
 GraphTwin GraphConformance::BuildTensor(int64_t id, const std::vector<int64_t>& dims, int type,
                                         bool is_virtual) {

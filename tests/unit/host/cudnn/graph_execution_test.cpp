@@ -180,7 +180,7 @@ TEST(GraphExecution, GraphsOfDynamicShapesShareAKernelCache) {
 }
 
 // cudnn-frontend's Graph::deserialize warms up a plan like this: in a capture that it discards,
-// with one small buffer in place of all tensors.
+// with one small buffer as the memory of every tensor.
 TEST(GraphExecution, WrongMemoryInACaptureIsAnErrorOfThatCallAlone) {
   Convolution convolution(ConvolutionCase{}, 11);
   Plan plan;

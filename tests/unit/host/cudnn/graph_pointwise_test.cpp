@@ -86,8 +86,8 @@ struct Activation {
   double (*function)(double);
 };
 
-// These are the formulas of cuDNN's documentation, in fp64. Where a function can be computed in
-// several ways, the formula is not the stand-in's own.
+// These are the formulas of cuDNN's documentation, in fp64. If a function can be computed by
+// several formulas, this one differs from the stand-in's.
 const std::vector<Activation>& Activations() {
   static const auto* const activations = new std::vector<Activation>{
       {CUDNN_POINTWISE_RELU_FWD,
@@ -141,9 +141,9 @@ const std::vector<Activation>& Activations() {
   return *activations;
 }
 
-// Bounds the relative error of functions in fp32. Their arguments have a magnitude of up to 3 and
-// are rounded, too. The error is largest for e^x: rounding x by a share of x changes e^x by x times
-// this share.
+// A bound for the relative error of functions in fp32. Their arguments have a magnitude of up to 3
+// and are rounded, too. The error is largest for e^x: a relative error of x becomes a relative
+// error of e^x that is x times as large.
 constexpr double kTolerance = 16 * 0x1p-24;
 
 TEST(GraphPointwise, EveryActivationIsItsFormula) {
@@ -258,7 +258,7 @@ struct FusedPlan {
         workspace);
   }
 
-  // Writes the result of a run with the scale `scaled_by` into y's host copy.
+  // Computes the result of a run with the scale `scaled_by`, and writes it to y's host copy.
   void ComputeExpected(double scaled_by) {
     convolution.ComputeExpected();
     convolution.y.ForEach([&](const Index& at) {
@@ -338,7 +338,7 @@ TEST(GraphPointwise, NothingBehindTheWorkspaceIsTouched) {
 
 TEST(GraphPointwise, AnOperandTakesThePointersItsAlignmentAllows) {
   // The residual is declared with the alignment of single elements. Engine 0 demands no more, so it
-  // runs with a residual at any element.
+  // accepts a residual that begins at any element.
   FusedPlan fused(ConvolutionCase{}, sizeof(float));
   Plan plan;
   ASSERT_TRUE(plan.Build(fused.graph, 0, 0));

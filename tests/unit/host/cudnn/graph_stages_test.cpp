@@ -226,7 +226,8 @@ TEST(GraphStages, GradientsOfBatchNormalisation) {
       const double dx = s * r * (dy.At(at) - of_bias / count - normalised * of_scale / count);
       const double made = outputs[2]->At(at_channel) * dy.At(at) +
                           outputs[3]->At(at_channel) * x.At(at) + outputs[4]->At(at_channel);
-      // The sum has three terms of at most 64 in magnitude, with factors rounded to fp32.
+      // `made` is a sum of three terms of at most 64 in magnitude, whose factors are rounded to
+      // fp32.
       EXPECT_NEAR(dx, made, 4 * 64 * 0x1p-24);
     });
   }

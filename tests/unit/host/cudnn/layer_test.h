@@ -23,8 +23,8 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     cudnnDestroy(handle_);
   }
 
-  // Returns a descriptor of `tensor`, which the destructor destroys. With `dim_count` = 4 the
-  // depth, which must be 1, is left out.
+  // Returns a descriptor of `tensor`. The destructor destroys the descriptor. With `dim_count` = 4
+  // the depth, which must be 1, is left out.
   cudnnTensorDescriptor_t Describe(const DeviceTensor& tensor, int dim_count = 5) {
     std::vector<int> dims(tensor.dims.begin(), tensor.dims.end());
     std::vector<int> strides(tensor.strides.begin(), tensor.strides.end());
@@ -83,8 +83,8 @@ class LayerTest : public testing::TestWithParam<std::tuple<DataType, Layout>> {
     value = here;
     return (above - below) / (2 * kStep);
   }
-  // Values below `magnitude` are rounded a few times in fp32 or better, and once to the type.
-  // Returns a bound for their error.
+  // Returns a bound for the error of values below `magnitude` that are rounded a few times in fp32
+  // or better, and once to the type.
   double Tolerance(double magnitude) const {
     return magnitude * (type_ == DataType::kDouble  ? 1e-13
                         : type_ == DataType::kFloat ? 1e-6

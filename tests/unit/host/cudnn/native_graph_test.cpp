@@ -38,7 +38,7 @@ TEST(NativeGraph, OfEveryEngineThatSaysSoComputesWhenItIsLaunched) {
     for (int64_t index = 0; index < 4; ++index) {
       SCOPED_TRACE("operation " + std::to_string(static_cast<int>(operation)) + " engine " +
                    std::to_string(index));
-      // Winograd serves this shape, too.
+      // Winograd supports this shape, too.
       ConvolutionCase c{.operation = operation,
                         .x = {2, 16, 1, 8, 8},
                         .w = {16, 16, 1, 3, 3},
@@ -70,7 +70,7 @@ TEST(NativeGraph, OfEveryEngineThatSaysSoComputesWhenItIsLaunched) {
       first.ComputeExpected();
       EXPECT_TRUE(first.Result().Matches());
       // Update gives the node other operands. An executable graph that was instantiated before the
-      // update keeps the former ones.
+      // update keeps the former operands.
       ASSERT_OK(Update(plan, second, other_workspace.data, graph));
       EXPECT_EQ(graph.Nodes(), 1u);
       populated.Run(nullptr);

@@ -1,5 +1,5 @@
 // Tests the stand-in for cuRAND: the distribution of its numbers, that they do not depend on how
-// many are drawn at once, and what it refuses.
+// many a call generates, and what it refuses.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr int kPseudoDefault = 100, kQuasiDefault = 200;
 constexpr size_t kMany = 100000;
 
-// Owns a generator, and draws numbers from it on the device.
+// Owns a generator, and generates numbers on the device.
 class Generator {
  public:
   explicit Generator(unsigned long long seed = 7) {
@@ -51,8 +51,8 @@ std::pair<double, double> Moments(const std::vector<float>& numbers) {
   return {mean, std::sqrt(squares / numbers.size())};
 }
 
-// Returns five standard errors of the mean of kMany draws. The standard deviation of the draws has
-// a smaller standard error.
+// Returns five standard errors of the mean of kMany numbers. The standard deviation of the numbers
+// has a smaller standard error.
 double Tolerance(double deviation) { return 5 * deviation / std::sqrt(kMany); }
 
 TEST(Curand, UniformNumbersFillTheUnitInterval) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<Blend, 4> kBlends{Blend{1, 0}, {-2, 0}, {1, 1}, {0.5, -3}};
 
-// Runs all algorithms but Winograd, which rounds. Returns the algorithms that served at least one
+// Runs all algorithms but Winograd, which rounds. Returns the algorithms that support at least one
 // case.
 std::set<int> CheckEverything(const Problem& problem) {
   std::set<int> served;

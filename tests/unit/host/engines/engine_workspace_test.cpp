@@ -92,8 +92,8 @@ TEST(EngineDeterminism, IsReportedAsCudnnReportsIt) {
   }
 }
 
-// Makes operands that are thirds. Their sums are rounded, so another order of summation gives other
-// bits.
+// Makes operands whose values are thirds of integers. Their sums are rounded, so another order of
+// summation gives other bits.
 Operands Rounding(const ConvolutionShape& shape) {
   Operands operands = MakeOperands(shape, 5);
   for (auto* values : {&operands.x, &operands.w, &operands.y}) {

@@ -13,7 +13,7 @@
 namespace hostgpu::nccl::testing {
 namespace {
 
-constexpr size_t kCount = 5003;  // a prime, so neither ranks nor tiles divide it
+constexpr size_t kCount = 5003;  // a prime, so ranks and tiles get parts of unequal size
 
 template <class T>
 struct TypeOf;

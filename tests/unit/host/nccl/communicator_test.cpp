@@ -256,7 +256,7 @@ std::set<std::string> FilesIn(const char* folder) {
   return names;
 }
 
-// The test runs in a process of its own, in which no other test opens or closes files.
+// The test runs in a separate process, in which no other test opens or closes files.
 int LeaveNothing(Part& part) {
   WithRanks(kDevices, [](Rank&) {});  // creates what a process creates only once
   const std::set<std::string> shared = FilesIn("/dev/shm");

@@ -135,7 +135,7 @@ TEST(Failures, AKilledProcessIsMissed) {
 }
 
 // Rank 1 dies at some moment of an endless exchange. The array that rank 0 receives at that time
-// must be whole or untouched.
+// must be received completely or not at all.
 int Exchange(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);

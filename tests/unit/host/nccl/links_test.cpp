@@ -1,5 +1,5 @@
 // Tests HOSTGPU_NCCL_DELAY_US, HOSTGPU_NCCL_BANDWIDTH, HOSTGPU_NCCL_SERIAL and
-// HOSTGPU_NCCL_VERSION. A process reads them once, so each test has processes of its own.
+// HOSTGPU_NCCL_VERSION. A process reads them once, so each test starts new processes.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -111,8 +111,9 @@ struct Pair {
   const Array<int> a{100, 1}, b{100, 1};
 };
 
-// Rank 0 begins the first communicator's operation, which rank 1 joins only at the end. If links
-// are serial, the second communicator's operation waits for the first one's meanwhile.
+// Rank 0 begins the first communicator's operation, which rank 1 joins only at the end. With
+// HOSTGPU_NCCL_SERIAL=1, the second communicator's operation must not run before the first one has
+// ended.
 int TakeTurns(Part& part) {
   const bool serial = part.argument == "serial";
   Barrier barrier(2);

@@ -204,7 +204,7 @@ struct Drawn {
 };
 
 // Runs rounds of random messages between random ranks. In each round a rank makes its calls in one
-// group, on two streams, and takes its channels in a random order of its own.
+// group, on two streams, in a random order that keeps the order within each channel.
 void RunRandomRounds(unsigned seed, int ranks) {
   std::mt19937 random(seed);
   const auto draw = [&](int count) {

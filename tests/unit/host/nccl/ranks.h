@@ -1,5 +1,4 @@
-// Runs ranks as threads of this process, each with a device of its own, and gives them device
-// memory.
+// Runs ranks as threads of this process, each with its own device, and gives them device memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -42,7 +41,7 @@ class Array {
   T* data() const { return data_; }
   size_t size() const { return count_; }
   size_t bytes() const { return count_ * sizeof(T); }
-  // Waits for all work that the stream has by now, and returns the content.
+  // Waits for all work that was enqueued on the stream so far, and returns the content.
   std::vector<T> Read(cudaStream_t stream) const {
     std::vector<T> values(count_);
     EXPECT_CUDA(cudaStreamSynchronize(stream));
@@ -64,7 +63,7 @@ struct Rank {
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
 
-  // These call NCCL with whole arrays; Sum works in place.
+  // These functions call NCCL for all elements of an array. Sum reduces the array in place.
   template <class T>
   ncclResult_t Sum(const Array<T>& array) const {
     return ncclAllReduce(array.data(), array.data(), array.size(), kTypeOf<T>, ncclSum, comm,
@@ -98,7 +97,7 @@ inline ncclUniqueId NewId() {
   return id;
 }
 
-// Runs `body` for each rank on a thread of its own. Destroys the communicator afterwards, unless
+// Runs `body` for each rank on a separate thread. Destroys the communicator afterwards, unless
 // `body` has set it to null.
 void WithRanks(int ranks, const std::function<void(Rank&)>& body);
 
