@@ -25,11 +25,11 @@ class ComputeModel {
   virtual Cost Compute(const PlannedLayer& layer, const Degrees& degrees) const = 0;
 };
 
-// Estimates the least time that a device can take, in fp32. Each pass (forward, gradient of the
-// input, gradient of the weights) takes the longer of two times: its arithmetic at peak speed, and
-// one read or write of every tensor involved. Each follower reads and writes the output once in
-// each direction. The model adds no arithmetic for the sum of partial sums, and omits gradients
-// that the backward pass does not compute.
+// Estimates a layer's time by a roofline of one device, in fp32. A pass (forward, gradient of the
+// input, gradient of the weights) lasts as long as the longer of its arithmetic at peak speed and
+// one read or write of every tensor involved. Each follower also reads and writes the output once
+// in the forward and once in the backward pass. Gradients that the step does not need cost nothing,
+// and neither does adding up partial sums.
 class Roofline : public ComputeModel {
  public:
   explicit Roofline(const Device& device) : device_(device) {}
@@ -39,8 +39,8 @@ class Roofline : public ComputeModel {
   const Device device_;
 };
 
-// Looks up measured times. The table is CSV with the columns layer, n, c, h, w, r (a degree that is
-// absent or empty is 1) and time_ms, and optionally workspace_bytes. If the table has no row for a
+// Looks up measured times in a CSV table. Its columns are layer, n, c, h, w, r (a degree that is
+// absent or empty is 1), time_ms and, optionally, workspace_bytes. If the table has no row for a
 // layer with these degrees, `elsewhere` computes the cost.
 class ComputeTable : public ComputeModel {
  public:
@@ -56,14 +56,15 @@ class ComputeTable : public ComputeModel {
   std::map<std::tuple<std::string, int, int, int, int, int>, Cost> rows_;
 };
 
-// Takes the times of convolutions from a measurement store. A pass takes the time of mu-cuDNN's WR:
-// a worker's share of the batch is divided into micro-batches, and the fastest division within
-// `limit_bytes` of workspace counts. The passes are forward and, where the step needs them,
-// backward_data and backward_filter. `elsewhere` computes the cost of all other operators. It also
-// computes the cost of a convolution if a pass lacks measurements, or if the number of groups is
-// more than 1 and no multiple of degree c. A worker's share of height and width is its share of the
-// input, without halos. The store is asked for measurements of tensors aligned to `alignment`
-// bytes.
+// Computes the cost of a convolution from a store's measurements. The passes are forward and, where
+// the step needs them, backward_data and backward_filter. In each pass a worker divides its share
+// of the batch into micro-batches, as mu-cuDNN's WR does: the fastest division within `limit_bytes`
+// of workspace gives the time. A worker's share of height and width is its share of the input,
+// without halos. The store is asked for measurements of tensors aligned to `alignment` bytes.
+//
+// `elsewhere` computes the cost of all other operators. It also computes the cost of a convolution
+// if a pass lacks measurements, or if the number of groups is more than 1 and not a multiple of
+// degree c.
 class MeasuredCompute : public ComputeModel {
  public:
   // Both references must outlive the model.
@@ -84,8 +85,9 @@ class MeasuredCompute : public ComputeModel {
   const int alignment_;
 };
 
-// Returns the largest worker's share of the layer's operations: its share of the output's elements,
-// times its share of the channels that each element sums over.
+// Returns the fraction of the layer's operations that its largest worker computes. It is the
+// worker's fraction of the output's elements, times its fraction of the channels that each element
+// sums over.
 double LargestShare(const PlannedLayer& layer, const Degrees& degrees);
 
 }  // namespace ucudnn::planner

@@ -31,7 +31,7 @@ struct Degrees {
 // Formats "{n=16, c=1, h=1, w=1}"; r follows if it is more than 1.
 std::string Describe(const Degrees& degrees);
 
-// "n16", or "n4h2w2" as in a pin; "n1" if nothing is divided.
+// Formats the degrees as in a pin: "n16" or "n4h2w2", and "n1" if nothing is divided.
 std::string ShortText(const Degrees& degrees);
 
 // Part (i, j, m, k, l) along n, c, r, h, w is on device first_device + (((i * c + j) * r + m) * h +

@@ -41,8 +41,9 @@ class CostModel {
 
 constexpr int kElementBytes = 4;  // all tensors are fp32
 
-// Computes transfers by exact intersection of boxes over the links of a machine, with any update
-// model and any compute model.
+// Computes the time of a transfer from the machine's links and from the exact intersections of two
+// boxes: the box that a device holds and the box that another device needs. `update` and `compute`
+// give the times of updates and of computing.
 class MachineCostModel : public CostModel {
  public:
   // The references must outlive the model.
@@ -67,9 +68,9 @@ class MachineCostModel : public CostModel {
 };
 
 // Returns the most memory that any worker of a layer needs. Counts the worker's parameters and, for
-// each parameter, a gradient and `optimizer_states` further numbers (1: momentum). Also counts its
-// fixed parameters, its part of the output (kept until the backward pass), its InnerElements(), the
-// partial sum of a reduction, and `workspace_bytes`. Does not count copies of inputs, because
+// each parameter, a gradient and `optimizer_states` further numbers (1 for momentum). Also counts
+// its fixed parameters, its part of the output (kept until the backward pass), its InnerElements(),
+// the partial sum of a reduction, and `workspace_bytes`. Does not count copies of inputs, because
 // TransferTables has them for each edge.
 int64_t LayerMemoryBytes(const PlannedLayer& layer, const Degrees& degrees, int optimizer_states,
                          int64_t workspace_bytes);

@@ -41,8 +41,8 @@ bool IsTable3(const PlannedLayer& layer) {
 }
 
 // Returns the factor by which dividing height and width changes the time. The paper gives it only
-// for {h=2, w=2}, which is two halvings. One halving gets the square root of that factor, and more
-// than two halvings gain no more than two.
+// for {h=2, w=2}, which is two halvings. For one halving this function returns the square root of
+// that factor. More than two halvings count as two.
 double ImageGain(const Degrees& degrees) {
   return std::pow(kImageGain, std::min(2.0, std::log2(degrees.h * degrees.w)) / 2);
 }
@@ -96,7 +96,8 @@ TransferTables DeePaPaperModel::Transfer(const PlannedLayer& consumer, int input
   for (const ParallelConfiguration& target : to) {
     copies.push_back(Sum(NeededParts(consumer, input, target.degrees).axes[1]) / tensor.c);
   }
-  // The machine serves only to find out whether anything moves, so its links do not matter.
+  // The counts of elements do not depend on the links of the machine, so any machine with enough
+  // devices will do.
   int devices = 1;
   for (const auto& configurations : {from, to}) {
     for (const ParallelConfiguration& each : configurations) {

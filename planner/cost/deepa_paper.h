@@ -15,12 +15,13 @@
 //   convolution, transfer                  5       (5.243 GB/s)
 //   convolution, update                    45/14   (3.370 GB/s)
 //
-// compute: the paper prints times of two layers (9216 -> 4096 fully connected; 3x3 convolution
-// 512 -> 512 on 14 x 14). Their times are in proportion to the batch and to the largest worker's
-// share, and shrink by the gain that the paper saw in dividing height and width. Other layers take
-// the time of a roofline of the paper's device. This roofline is too slow if the paper used
-// Winograd's algorithm: Table 3's convolution does 16.7 TFLOP/s, about four times the peak of 4.37.
-// Therefore the last 3x3 layer of Inception-v3 is best on 8 devices here, and on 4 in Figure 2.
+// compute: the paper prints the times of two layers (9216 -> 4096 fully connected; 3x3 convolution
+// 512 -> 512 on 14 x 14). The model scales these times by the batch, by the largest worker's share
+// and, for the convolution, by the gain that the paper measured for dividing height and width. All
+// other layers get the time of a roofline of the paper's device. The paper probably used Winograd's
+// algorithm, because Table 3's convolution does 16.7 TFLOP/s, about four times the peak of 4.37. If
+// so, this roofline is too slow. That would explain why the last 3x3 layer of Inception-v3 is best
+// on 8 devices in this model, but on 4 devices in the paper's Figure 2.
 #pragma once
 
 #include "planner/cost/cost_model.h"

@@ -50,13 +50,13 @@ struct LayerGraph {
 };
 
 // Activations, batch normalisations, scales, dropout, softmax and losses become followers of the
-// layer before them. A normalisation or a softmax over divided images and channels sends a few
-// numbers per channel, which the graph leaves out, as DeePa does. Fails if InferShapes() fails or
-// if the network has no layers.
+// layer before them, unless they read the network's own input. A normalisation or a softmax over
+// divided images and channels sends a few numbers per channel, which the graph leaves out, as DeePa
+// does. Fails if InferShapes() fails or if the network has no layers.
 Result<LayerGraph> BuildLayerGraph(const Graph& graph, int batch);
 
-// Returns the operations of a forward pass. A multiply-add counts as two operations; elementwise
-// followers and joins count as none.
+// Returns the number of operations of a forward pass. A multiply-add counts as two operations;
+// elementwise followers and joins count as none.
 double ForwardOperations(const PlannedLayer& layer);
 
 // Returns how many elements a layer keeps for its backward pass in addition to its output: the

@@ -11,8 +11,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the convolution that the largest worker computes; none if the number of groups is not a
-// multiple of degree c.
+// Returns the convolution that the largest worker computes. Returns none if the number of groups is
+// more than 1 and not a multiple of degree c.
 std::optional<ConvolutionProblem> WorkerProblem(const PlannedLayer& layer, const Degrees& degrees) {
   const auto& convolution = std::get<Convolution>(layer.op);
   const Shape& input = layer.inputs.front().shape;

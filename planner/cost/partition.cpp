@@ -48,7 +48,8 @@ void WholeImages(const Shape& input, Parts& parts) {
   }
 }
 
-// Replaces each interval of output channels by the input channels of the groups that hold it.
+// Replaces each interval of output channels by the input channels of the groups to which these
+// output channels belong.
 void GroupChannels(int32_t all_filters, int32_t groups, int64_t input_channels, Parts& parts) {
   for (Interval& interval : parts.axes[kAxisC]) {
     interval = ChannelsOfGroups(interval, all_filters / groups, input_channels / groups);
@@ -68,8 +69,8 @@ void Shrink(const Upsampling& upsampling, const Shape& input, Parts& parts) {
   }
 }
 
-// Replaces each interval of an output axis by its part in one input. The input has `extent`
-// elements along the axis, and begins at element `offset` of the output.
+// Replaces each interval of an output axis by the elements of one input that lie in it. The input
+// has `extent` elements along the axis, and begins at element `offset` of the output.
 void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
   for (Interval& interval : axis) {
     interval = {std::clamp<int64_t>(interval.begin - offset, 0, extent),
@@ -78,7 +79,7 @@ void Shift(std::vector<Interval>& axis, int64_t offset, int64_t extent) {
 }
 
 // Replaces intervals of a Roll's output by the input elements that they need. An interval that
-// crosses the end of the axis needs two separate intervals, so the whole axis is taken.
+// crosses the end of the axis would need two intervals of the input, so the whole axis replaces it.
 void Unroll(std::vector<Interval>& axis, int64_t shift, int64_t extent) {
   shift = (shift % extent + extent) % extent;
   for (Interval& interval : axis) {
@@ -217,8 +218,8 @@ Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees) 
     WholeImages(shape, parts);
   } else if (std::holds_alternative<Flatten>(layer.op) ||
              std::holds_alternative<Reshape>(layer.op)) {
-    // Part of an output image is no box of the input, so each worker needs whole images, but only
-    // the channels that its part of the output covers.
+    // A box of an output image needs elements that form no box of the input image. So each worker
+    // needs whole images of the input, but only those channels that its output channels cover.
     const int64_t from = shape.Features() / shape.c;
     const int64_t to = layer.output.Features() / layer.output.c;
     ScaleChannels(from, to, parts);

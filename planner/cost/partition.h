@@ -1,5 +1,5 @@
-// The box of a layer's output that each worker computes, and the boxes of its inputs that the
-// worker needs for that. The windows are computed by convolution/partition. Pure functions. Source:
+// The box of a layer's output that each worker computes, and the box of each input that the worker
+// needs to compute it. convolution/partition has the arithmetic of windows. Pure functions. Source:
 // DeePa, section 3 (every worker computes a disjoint part of the output).
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace ucudnn::planner {
 
-// Holds one box per worker: the product of one interval per axis. The number of a worker has one
-// digit per axis, which selects the interval; the digit of the last axis changes fastest, as in the
-// numbering of devices in ParallelConfiguration.
+// Holds one box per worker: the product of one interval per axis. The number of a worker, written
+// with one digit per axis, selects the intervals. The digit of the last axis changes fastest, as in
+// the numbering of devices in ParallelConfiguration.
 struct Parts {
   std::array<std::vector<Interval>, kTensorAxes> axes;
 
@@ -34,8 +34,8 @@ Parts ComputedParts(const Shape& output, const Degrees& degrees);
 Interval SummedPart(const PlannedLayer& layer, const Degrees& degrees, int index);
 
 // Returns the part of input `input` that each worker of `layer` needs: the smallest box that holds
-// every element read, halos included, clipped to the image. Boxes of different workers may overlap;
-// boxes of a Concat's workers may be empty.
+// every element read, halos included, clipped to the image. Boxes of different workers may overlap,
+// and a box may be empty (as of a Concat or a Padding).
 Parts NeededParts(const PlannedLayer& layer, int input, const Degrees& degrees);
 
 }  // namespace ucudnn::planner

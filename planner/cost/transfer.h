@@ -25,9 +25,9 @@ class TrafficCounter {
  public:
   explicit TrafficCounter(const Machine& machine) : machine_(machine) {}
 
-  // Worker i of `held` is on device held_first + i and has box i of the tensor; worker i of
-  // `needed` is on needed_first + i. Boxes of `held` are disjoint and cover the tensor. An element
-  // that several devices need is sent to each of them.
+  // Worker i of `held` is on device held_first + i and has box i of the tensor. Worker i of
+  // `needed` is on device needed_first + i and needs box i. Boxes of `held` are disjoint and cover
+  // the tensor. An element that several devices need is sent to each of them.
   const Traffic& Count(const Parts& held, int held_first, const Parts& needed, int needed_first);
 
  private:
@@ -46,21 +46,21 @@ class TrafficCounter {
   std::vector<int> held_digits_;    // [worker][axis]
   std::vector<int> needed_digits_;  // [worker][axis]
   std::vector<int64_t> wanted_;     // by worker of `needed`: elements of its box
-  // By worker of `held`: the elements of its box, counted once for every worker of `needed` that
-  // needs them.
+  // By worker of `held`: how many of its elements the workers of `needed` need. An element counts
+  // once for every worker that needs it.
   std::vector<int64_t> offered_;
 };
 
-// Counts the elements that a reduction moves in the backward pass. Every worker holds its own part
-// of the output's gradient. It needs the gradient of the whole box for which it computed a partial
-// sum. In the forward pass the partial sums of the same elements move in the opposite direction.
-// REQUIRES: degree r of `configuration` is more than 1.
+// Counts the elements that a reduction moves in the backward pass. Every worker holds the gradient
+// of its own part of the output. It receives the gradient of the rest of the box for which it
+// computed a partial sum. In the forward pass the partial sums of the same elements move in the
+// opposite direction. REQUIRES: degree r of `configuration` is more than 1.
 const Traffic& CountReduction(TrafficCounter& counter, const PlannedLayer& layer,
                               const ParallelConfiguration& configuration);
 
 // Returns the time of one direction (forward or backward). All ports work at once, so the slowest
-// port determines the time: its elements times `element_bytes`, divided by the bandwidth. One
-// latency of the outermost level used is added.
+// port determines the time: its elements times `element_bytes`, divided by the bandwidth. Adds one
+// latency of the outermost level that elements cross.
 double TransferMs(const Machine& machine, const Traffic& traffic, int element_bytes);
 
 }  // namespace ucudnn::planner

@@ -104,9 +104,10 @@ double TreeMs(const Machine& machine, const std::vector<Replicas>& groups, doubl
   return ms;
 }
 
-// Returns the time of an update that goes level by level. At each level, the ports of each parent
-// group form a ring for a reduce-scatter and an all-gather. The devices behind one port together
-// hold all parameters, in shards of one size, so the parameters travel once around the ring.
+// Returns the time of an update that goes level by level. At each level, the ports of a parent port
+// form a ring, which does a reduce-scatter and an all-gather. The replicas behind one port together
+// hold all their `bytes`, in shards of one size. So each ring moves `bytes` bytes around, however
+// many replicas are behind a port.
 double HierarchicalMs(const Machine& machine, const std::vector<Replicas>& groups, double bytes) {
   double ms = 0;
   for (int level = 0; level < static_cast<int>(machine.levels.size()); ++level) {

@@ -1,5 +1,6 @@
-// The time to combine the gradients of a layer's replicas. Pure functions. Source: DeePa, section
-// 3, update(c). All models move all parameters of a layer, divided among its WeightParts().
+// The time to combine the gradients of a layer's replicas. The replicas of each of the layer's
+// WeightParts() combine an equal part of its parameters. Pure functions. Source: DeePa, section 3,
+// update(c).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ enum class UpdateModel {
   kRing,          // reduce-scatter and all-gather around one ring in device order
   kTree,          // reduction up a binomial tree, broadcast down
   kHierarchical,  // reduce-scatter level by level outwards, all-gather back inwards
-  kOwner,         // every replica adds up one part, and sends the sum to all others
+  kOwner,         // every replica adds up one part, and sends the sum to the others
 };
 
 // Returns "parameter-server", "ring", "tree", "hierarchical" or "owner".
@@ -34,12 +35,12 @@ std::vector<std::vector<int>> ReplicaDevices(const ParallelConfiguration& config
 // Returns the time of one update. Let R replicas (R = n h w > 1, with degrees c = r = 1) have
 // `bytes` of parameters each, and let one link of bandwidth B and latency L join them. Then the
 // time is
-//   parameter server   2 R bytes / B + 2 L
-//   ring               2 (R-1)/R bytes / B + 2 L
-//   tree               2 ceil(log2 R) (bytes / B + L)
-//   owner              2 (R-1)/R bytes / B + 2 L
-// With several levels, the load of every port is the sum of the messages that cross it. A single
-// replica needs no update.
+//   parameter server     2 R bytes / B + 2 L
+//   ring, hierarchical   2 (R-1)/R bytes / B + 2 L
+//   tree                 2 ceil(log2 R) (bytes / B + L)
+//   owner                2 (R-1)/R bytes / B + 2 L
+// With several levels, a parameter server's bytes all cross the slowest link. In the other models
+// the load of a port is the sum of the messages that cross it. A single replica needs no update.
 double UpdateMs(const Machine& machine, UpdateModel model,
                 const ParallelConfiguration& configuration, int64_t bytes);
 

@@ -6,8 +6,8 @@
 
 namespace ucudnn::planner {
 
-// Fails if the graph has no nodes or consists of several unconnected parts. The error names one
-// node of each of two parts.
+// Fails if the graph has no nodes or consists of several unconnected parts. The error names a node
+// of each of two such parts.
 Status CheckConnected(const Graph& graph);
 
 }  // namespace ucudnn::planner

@@ -8,7 +8,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns a text that says how many inputs an operator takes; empty if it takes `count`.
+// Returns a text that says how many inputs an operator needs; empty if `count` inputs are right.
 std::string WrongInputCount(const Operator& op, size_t count) {
   if (std::holds_alternative<Input>(op)) return count == 0 ? "" : "no input";
   if (std::holds_alternative<struct Add>(op)) return count >= 2 ? "" : "two or more inputs";

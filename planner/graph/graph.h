@@ -149,10 +149,9 @@ struct Softmax {};  // over the channels
 // images.
 struct CrossEntropy {};  // the loss of a softmax over the channels, with one label per position
 struct LogisticLoss {};  // a separate loss of each channel
-// Any other operator that works on each image separately. The graph knows how many operations it
-// takes, the shape of its output for one image, and along which axes it mixes positions. Along
-// every other axis, an output position depends only on the same position of those inputs that have
-// the axis.
+// Any other operator that works on each image separately. The graph knows its number of operations,
+// the shape of its output for one image, and along which axes it mixes positions. Along every other
+// axis, an output position depends only on the same position of those inputs that have the axis.
 struct Opaque {
   std::string kind;  // the operator's name in the file
   int32_t channels = 1;
@@ -161,7 +160,7 @@ struct Opaque {
   int32_t channel_parts = 1;  // number of equal runs of channels that do not mix with each other
   bool rows = false;          // whether positions along h do not mix
   bool columns = false;       // whether positions along w do not mix
-  bool sums = false;          // whether positions mix by means and variances alone
+  bool sums = false;          // whether positions affect each other only by means and variances
   double operations = 0;      // of one image's forward pass; a multiply-add counts as two
 };
 
@@ -177,7 +176,7 @@ using NodeId = int;  // position in Graph::nodes
 struct Parameter {
   int64_t elements = 0;
   int tensor = -1;  // nodes with the same number read the same tensor; -1: only this node reads it
-  bool trained = true;  // if false, the tensor takes memory but is never updated
+  bool trained = true;  // if false, the tensor needs memory but is never updated
 
   bool operator==(const Parameter&) const = default;
 };
@@ -211,9 +210,9 @@ class GraphBuilder {
   NodeId Add(const std::string& name, Operator op, const std::vector<NodeId>& inputs,
              std::vector<Parameter> parameters = {});
 
-  // Returns the graph. Checks that names are unique and not empty, that inputs exist and are as
-  // many as the operator takes, and that shapes fit. An error names the node, its values and what
-  // was expected.
+  // Returns the graph. Checks that names are unique and not empty, that inputs exist, that each
+  // operator has the right number of inputs, and that shapes fit. An error names the node, its
+  // values and what was expected.
   Result<Graph> Build() const;
 
  private:

@@ -12,8 +12,9 @@ struct Network {
   int usual_batch = 0;  // 0: the network has no usual batch
 };
 
-// "One weird trick" states how its numbers of parameters compare with the two-tower network's.
-// kAlexNetFilters give the stated numbers; the filters of the paper's footnote do not.
+// The paper "One weird trick" compares the number of its network's parameters with that of the
+// two-tower network. kAlexNetFilters agree with this comparison. kAlexNetFootnoteFilters, which the
+// paper's footnote lists, do not.
 constexpr std::array<int32_t, 5> kAlexNetFilters = {64, 192, 384, 256, 256};
 constexpr std::array<int32_t, 5> kAlexNetFootnoteFilters = {64, 192, 384, 384, 256};
 

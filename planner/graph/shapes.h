@@ -27,8 +27,8 @@ std::string Describe(const Shape& shape);  // "64x3x224x224"
 // fit 63 bits.
 Status CheckShape(const Shape& shape);
 
-// Returns the output shape of `op` for `inputs`. The error says what does not fit. REQUIRES: there
-// are as many inputs as `op` takes.
+// Returns the output shape of `op` for `inputs`. The error says what does not fit. REQUIRES: `op`
+// needs exactly as many inputs as `inputs` has.
 Result<Shape> OutputShape(const Operator& op, const std::vector<Shape>& inputs, int batch);
 
 // Returns the output shape of every node for a mini-batch of `batch` images, by NodeId. An error
@@ -53,8 +53,8 @@ ParameterCounts ParametersOf(const Node& node, const Shape& input);
 // nodes. `shapes` are from InferShapes() for any batch.
 std::vector<ParameterCounts> OwnParameters(const Graph& graph, const std::vector<Shape>& shapes);
 
-// Returns by NodeId whether the backward pass computes the gradient of the node's output. It does
-// if the node, or a node on which it depends, has a trained parameter. `shapes` are from
+// Returns by NodeId whether the backward pass computes the gradient of the node's output. This is
+// so if the node, or a node on which it depends, has a trained parameter. `shapes` are from
 // InferShapes().
 std::vector<bool> HaveGradients(const Graph& graph, const std::vector<Shape>& shapes);
 

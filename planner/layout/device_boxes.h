@@ -1,6 +1,6 @@
-// A layout in detail: the box of each tensor that a device computes, the boxes that it needs for
-// that, the transfers between devices, and the devices that keep the same parameters. Pure
-// functions.
+// A layout in detail: the box of each tensor that a device computes, the boxes of inputs that it
+// needs to compute it, the transfers between devices, and the devices that keep the same
+// parameters. Pure functions.
 #pragma once
 
 #include <vector>
@@ -55,7 +55,8 @@ struct NeededBox {
 std::vector<NeededBox> NeededBoxes(const PlannedLayer& layer, int input,
                                    const ParallelConfiguration& configuration);
 
-// A transfer of the forward pass. In the backward pass the gradient of the same box returns.
+// A transfer of the forward pass. In the backward pass the gradient of the same box moves from `to`
+// to `from`.
 struct Transfer {
   int from = 0;
   int to = 0;
@@ -63,7 +64,7 @@ struct Transfer {
 };
 
 // Lists the transfers of a reduction in the forward pass: each device sends its partial sums of a
-// box to the device that adds them up. In the backward pass the gradient of the same box returns.
+// box to the device that adds them up.
 std::vector<Transfer> ReductionTransfers(const PlannedLayer& layer,
                                          const ParallelConfiguration& configuration);
 

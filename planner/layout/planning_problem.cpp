@@ -112,8 +112,8 @@ SearchProblem::Edge EqualParts(const PlanningProblem& problem, int from, int to)
   return edge;
 }
 
-// Returns a machine that is large enough for every layer. Its links do not matter, because only
-// volumes are counted.
+// Returns a machine that is large enough for every layer. Its links do not matter, because it is
+// only used to count the elements that move.
 Machine AnyMachine(const PlanningProblem& problem, const Assignment& assignment) {
   int devices = 1;
   for (int layer = 0; layer < static_cast<int>(assignment.size()); ++layer) {

@@ -44,8 +44,8 @@ Result<PlanningProblem> BuildPlanningProblem(LayerGraph graph, int devices, cons
 const ParallelConfiguration& ConfigurationOf(const PlanningProblem& problem,
                                              const Assignment& assignment, int layer);
 
-// The terms of equation 1 for one assignment, and the bytes that it moves and keeps. Transfers
-// include reductions.
+// The terms of DeePa's equation 1 for one assignment, and the bytes that it moves and keeps.
+// Transfers include reductions.
 struct LayoutCost {
   double transfer_ms = 0;
   double compute_ms = 0;
@@ -66,8 +66,8 @@ std::vector<int64_t> TransferBytes(const PlanningProblem& problem, const Assignm
 // backward.
 std::vector<int64_t> ReductionBytes(const PlanningProblem& problem, const Assignment& assignment);
 
-// Returns the cost of an assignment. Bytes are counted by exact intersection of boxes, whatever the
-// cost model.
+// Returns the cost of an assignment. Bytes are counted exactly, from the boxes that devices hold
+// and need, whatever cost model the times of `problem` come from.
 LayoutCost CostOf(const PlanningProblem& problem, const Assignment& assignment);
 
 }  // namespace ucudnn::planner

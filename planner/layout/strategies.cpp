@@ -65,7 +65,7 @@ std::vector<std::vector<std::optional<double>>> TotalsOf(const SearchProblem& pr
   return totals;
 }
 
-// Returns the layout of least cost by equation 1, within `memory_limit_bytes` if given.
+// Returns the layout of least cost by DeePa's equation 1, within `memory_limit_bytes` if given.
 Result<ParallelLayout> Least(const PlanningProblem& problem, const SearchOptions& options,
                              std::optional<int64_t> memory_limit_bytes) {
   ParallelLayout layout;

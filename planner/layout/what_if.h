@@ -22,9 +22,8 @@ struct WhatIf {
   std::optional<double> best_total_ms;
 };
 
-// Returns one row per configuration of `layer`, in the order of `problem`. The rows take their
-// best_total_ms from the argument `best_total_ms`, which is the member of DeePa's ParallelLayout,
-// or empty.
+// Returns one row per configuration of `layer`, in the order of `problem`. `best_total_ms` is the
+// member of DeePa's ParallelLayout, or empty. The rows get their best_total_ms from it.
 std::vector<WhatIf> WhatIfTable(
     const PlanningProblem& problem, const Assignment& assignment,
     const std::vector<std::vector<std::optional<double>>>& best_total_ms, int layer);

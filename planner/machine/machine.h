@@ -51,7 +51,8 @@ struct Machine {
   int JoiningLevel(int device, int other) const;
 };
 
-// Returns a machine of `devices` devices on one link of arbitrary speed, for counting volumes.
+// Returns a machine of `devices` devices on one link of arbitrary speed, for counting the elements
+// that move.
 Machine FlatMachine(int devices);
 
 // Checks that the values are possible. An error names the wrong value and what was expected.

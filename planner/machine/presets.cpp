@@ -35,8 +35,8 @@ std::vector<Preset> MakePresets() {
   device.filling_threads = 3584 * kPascalLatency;
   add("p100x4x4", device, {{"NVLink", 4, 80, 5}, {"InfiniBand EDR", 4, 12.5, 10}});
   // Four devices share a PCI Express 2 switch of 6 GB/s. Transfers between switches pass through
-  // host memory. If all four devices send at once, each has 3 GB/s there, half of the switch's
-  // rate: 4 x 3 = 12 GB/s for each switch's port.
+  // host memory. There each device has 3 GB/s, half of the switch's rate, if all four devices send
+  // at once. So the port of each switch to host memory has 4 x 3 = 12 GB/s.
   device = {"Tesla K20", 5 * kGiB, 2, 208};
   device.filling_threads = 2496 * kKeplerLatency;
   device.concurrent_kernels = 32;

@@ -18,8 +18,8 @@ const std::vector<std::string>& MachineNames();
 // v100x2-25g:N".
 std::string ClusterNames();
 
-// Takes `NAME`, or `NAME:N` for N nodes if the network between nodes is known. An unknown name is
-// an error that lists the known names.
+// Returns the machine called `NAME`, or N nodes of it for `NAME:N` if the network between nodes is
+// known. An unknown name is an error that lists the known names.
 Result<Machine> MachineByName(const std::string& name);
 
 }  // namespace ucudnn::planner

@@ -9,7 +9,7 @@ namespace ucudnn::planner {
 namespace {
 
 constexpr int kSweeps = 12;
-constexpr double kBend = 0.3;  // width that an edge takes in a row, in widths of a node
+constexpr double kBend = 0.3;  // width that an edge needs in a row, in widths of a node
 
 // The items of the drawing by number: first the nodes, and then the bends of edges. `above` and
 // `below` have each item's neighbours in the rows above and below.
@@ -71,9 +71,9 @@ double Mean(const Rows& rows, const std::vector<int>& items, double otherwise) {
   return sum / static_cast<double>(items.size());
 }
 
-// Places the row's items, in their order, near to their wanted positions. Each item begins no
-// earlier than the item before it ends; then all items are moved together by their mean distance
-// from the wanted positions.
+// Places the row's items, in their order, near to their wanted positions. First each item is placed
+// at its wanted position or, if the previous item reaches beyond that, next to the previous item.
+// Then all items are moved together by their mean distance from the wanted positions.
 void Place(const std::vector<double>& wanted, const std::vector<int>& row, Rows& rows) {
   double end = -1e18;
   double moved = 0;

@@ -1,6 +1,6 @@
 // Positions for drawing the nodes and edges of a directed acyclic graph. Nodes stand in rows and
 // every edge leads downwards. Edges avoid the nodes in the rows between their ends, unless that
-// takes too many bends. Pure function. Source: Sugiyama, Tagawa, Toda, "Methods for visual
+// needs too many bends. Pure function. Source: Sugiyama, Tagawa, Toda, "Methods for visual
 // understanding of hierarchical system structures" (1981).
 #pragma once
 

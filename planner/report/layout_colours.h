@@ -8,7 +8,8 @@
 
 namespace ucudnn::planner {
 
-// Formats "n16", "n4h2w2", or "n4 from device 8" if the group does not begin at device 0.
+// Formats "n16", "n4h2w2", or "n4 from device 8" if the configuration's first device is not device
+// 0.
 std::string ShortText(const ParallelConfiguration& configuration);
 
 struct LayoutColours {
@@ -17,7 +18,8 @@ struct LayoutColours {
   std::vector<int> layers;         // by colour: number of layers
 };
 
-// Numbers the colours by the first layer that has each configuration.
+// Gives each configuration a colour. Colours are numbered from 0 in the order in which the layers
+// first use the configurations.
 LayoutColours ColourLayers(const PlanningProblem& problem, const Assignment& assignment);
 
 }  // namespace ucudnn::planner

@@ -12,7 +12,7 @@ namespace ucudnn::planner {
 
 struct DrawnLevel {
   int64_t layers = 1;  // number of layers of this level; its states are numbered 0 to `layers`
-  int64_t span = 1;    // layers of the network that one layer of this level stands for
+  int64_t span = 1;    // number of the network's layers that one layer of this level spans
   // Every `coarsening`-th state is a state of the next level; 1 on the coarsest level.
   int64_t coarsening = 1;
   std::string label;  // written before the level

@@ -142,8 +142,8 @@ class LineDrawing {
     return ticks;
   }
 
-  // Returns how many later lines there are, at most 3. Earlier lines are wider by this number, so
-  // that they show under later lines with the same course.
+  // Returns the number of later lines, but at most 3. The larger it is, the wider the line is
+  // drawn, so that the line shows under later lines with the same course.
   double Excess(size_t number) const {
     return static_cast<double>(std::min<size_t>(chart_.lines.size() - 1 - number, 3));
   }

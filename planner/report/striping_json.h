@@ -1,5 +1,5 @@
-// Writes a network on stripes as JSON (format `ucudnn-spatial`, described in FORMAT.md beside this
-// file). Pure function.
+// Writes predictions for a network whose images are cut into stripes as JSON (format
+// `ucudnn-spatial`, described in FORMAT.md beside this file). Pure function.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace ucudnn::planner {
 
-// `next` gives the next size or multiple with which no operator is refused. It is written only if
-// an operator is refused.
+// `next` has the sizes and multiples with which no operator would be refused. They are written only
+// if an operator is refused.
 std::string FormatStriping(const Striping& striping, const NextExact& next);
 
 }  // namespace ucudnn::planner

@@ -21,8 +21,8 @@ struct ScheduleOptions {
   ConnectedUpdate connected_update = ConnectedUpdate::kEachBatch;
 };
 
-// Returns a function for ConfigurationOptions::is_accepted. It tells whether BuildSchedule has
-// rules for a layer of `graph` and the layer's followers in a configuration.
+// Returns a function for ConfigurationOptions::is_accepted. That function returns whether
+// BuildSchedule has rules for a layer of `graph` and the layer's followers in a configuration.
 std::function<bool(const PlannedLayer&, const Degrees&)> HasRule(const Graph& graph);
 
 // Returns one training step in which `graph` is divided as `assignment` says, on `machine`.

@@ -19,7 +19,7 @@ struct DeviceElements {
   MovedElements update;
   MovedElements statistics;
   MovedElements labels;    // counts images whose label the device sends or receives
-  int64_t parameters = 0;  // values alone, without gradients
+  int64_t parameters = 0;  // values only, without gradients
   int64_t outputs = 0;  // outputs, partial sums and attention scores kept until the backward pass
   // Copies of inputs that are kept until the backward pass. If copies feed passes, counts the most
   // that are kept at a time: the copies for one pass and for the next one.

@@ -16,8 +16,8 @@ struct SharedPart {
   int64_t elements = 0;
 };
 
-// Joins parts that the same devices have into sums, in the order of `parts`, up to the size limits
-// of a bundle.
+// Joins the parts that the same devices hold into sums. A sum is at most as large as a bundle may
+// be, unless it is one larger part. The parts of a sum keep their order.
 std::vector<GradientSum> Bundled(const std::vector<SharedPart>& parts) {
   std::map<std::vector<int>, int64_t> totals;
   for (const SharedPart& part : parts) totals[part.devices] += part.elements;
@@ -54,7 +54,7 @@ struct Owned {
 
 using Pieces = std::vector<Owned>;
 
-// Returns the pieces whose owners share port `port`, if `size` devices share each port.
+// Returns the pieces whose owners are behind port `port`. Each port has `size` devices.
 Pieces Behind(const Pieces& pieces, int port, int size) {
   Pieces behind;
   for (const Owned& piece : pieces) {

@@ -16,8 +16,8 @@
 
 namespace ucudnn::planner {
 
-// A device's part of a parameter: one interval for each of the tensor's first axes. The remaining
-// axes are whole.
+// A device's part of a parameter: one interval for each of the tensor's first axes. Along the
+// remaining axes the part has all positions.
 struct ParameterPart {
   int device = 0;
   std::vector<Interval> ranges;
@@ -98,7 +98,8 @@ constexpr int64_t kBundles = 4;
 
 enum class StatisticsKind { kBatchNormalization, kGroupNormalization, kClassifier, kLoss };
 
-// Numbers that every device sends to the first device, which merges them and returns the result.
+// Numbers that every device of the group sends to the group's first device, which merges them and
+// returns the result.
 struct StatisticsGroup {
   std::vector<int> devices;  // in ascending order, two or more
   int64_t forward = 0;       // numbers per message
@@ -163,9 +164,9 @@ std::vector<NodeId> OutputsOf(const Schedule& schedule);
 
 const ScheduledNode& NodeOf(const Schedule& schedule, NodeId node);
 
-// The boxes from which an exchange sends and the boxes that it fills. Pass `pass` moves only the
-// images of that pass (-1: all images), so a box that has several intervals of these images becomes
-// several boxes.
+// The boxes from which an exchange sends and the boxes that it fills. If `pass` is -1, all images
+// move. Otherwise only the images of that pass move, so a box that has several intervals of these
+// images becomes several boxes.
 struct ExchangeBoxes {
   std::vector<DeviceBox> held;
   std::vector<DeviceBox> needed;

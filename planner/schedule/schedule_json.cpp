@@ -25,7 +25,6 @@ Json BoxesJson(const std::vector<DeviceBox>& boxes, bool depth) {
   });
 }
 
-// Returns the names of nodes.
 Json NamesJson(const Schedule& schedule, const std::vector<NodeId>& nodes) {
   return JsonList(nodes, [&](NodeId node) { return NodeOf(schedule, node).name; });
 }

@@ -1,5 +1,5 @@
-// Numbers that devices exchange because they share an operator that needs the numbers of all of
-// them. Pure function.
+// Numbers that devices exchange because they share an operator that needs the numbers of all these
+// devices. Pure function.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace ucudnn::planner {
 
-// Returns the statistics of normalizations in the order of nodes. After them it adds, for each
-// output, the statistics of a classifier whose classes are divided, and then the sum of the
-// output's loss. Reads only the schedule's nodes.
+// Returns the statistics of normalizations in the order of nodes. Then follow, for each output, the
+// statistics of a classifier whose classes are divided, and the sum of the output's loss. Reads
+// only the schedule's nodes.
 std::vector<Statistics> StatisticsOf(const Schedule& schedule);
 
 }  // namespace ucudnn::planner

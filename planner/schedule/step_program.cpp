@@ -36,8 +36,8 @@ class ProgramWriter {
     for (size_t at = order.size(); at-- > 0;) {
       const ScheduledStep& step = order[at];
       if (step.pass < 0 && step.kind != StepKind::kBackward) Backward(step);
-      // The passes sent back gradients of the images that they had been given. The devices that
-      // gave the images add up these gradients.
+      // The passes have sent back the gradients of the images that they received. The devices that
+      // sent these images add up the gradients.
       if (step.pass >= 0 && IsFeeding(step)) FinishExchange(step);
     }
     for (const auto& [device, batch] : awaited_) Act(device, {ActionKind::kWait, "", 0, batch});

@@ -17,7 +17,8 @@ struct Message {
   int64_t bytes = 0;
 };
 
-// Messages that all devices concerned post together.
+// Messages that a device posts together. Every device that sends or receives one of them posts the
+// batch.
 struct MessageBatch {
   std::string name;
   std::vector<Message> messages;

@@ -12,8 +12,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The strides of one table, by layer of a bucket's scope. The stride of a layer is the distance
-// between two entries whose configurations differ by 1 in that layer alone. It is 0 if the table
-// lacks the layer. The last layer of the scope is the row.
+// between two entries whose configurations differ by 1 in that layer only; it is 0 if the table
+// lacks the layer. `row` is the stride of the scope's last layer.
 struct Strides {
   std::vector<size_t> others;
   size_t layer = 0;
@@ -85,7 +85,7 @@ class Slices {
     const double* costs;
   };
 
-  // Adds up tables over the same layers, which is DeePa's edge elimination.
+  // Adds up tables with equal scopes, which is DeePa's edge elimination.
   void MergeParallel(const Bucket& bucket) {
     sums_.reserve(bucket.tables.size());
     std::vector<bool> merged(bucket.tables.size(), false);
@@ -236,8 +236,8 @@ int BucketTree::BucketOf(const SearchProblem::Edge& edge) const {
                   bucket_of_layer_[static_cast<size_t>(edge.to)]);
 }
 
-// Orders the scope of each message like the scope of the bucket that receives it, so that both can
-// be read in the same direction.
+// Orders the scope of each message like the scope of the bucket that receives it, so that the
+// message and the bucket's other tables can be read in the same direction.
 void BucketTree::OrderScopes() {
   for (size_t at = buckets_.size(); at-- > 0;) {
     Bucket& bucket = buckets_[at];

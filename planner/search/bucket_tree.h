@@ -29,7 +29,7 @@ struct Bucket {
   bool has_row = false;
   std::vector<CostTable> tables;
   int parent = -1;  // the bucket that receives this bucket's message; -1: it sends none
-  // If there is no parent: the least cost of the connected component that ends in this bucket.
+  // If there is no parent: the least cost of the connected component whose last bucket this is.
   double least = 0;
 };
 
@@ -39,11 +39,11 @@ class BucketTree {
   // predicts.
   BucketTree(const SearchProblem& problem, const std::vector<int>& order);
 
-  // Returns the minimum of equation 1.
+  // Returns the least total of any assignment (DeePa's equation 1).
   double LeastMs() const;
 
-  // Undoes the eliminations in reverse order. Returns an assignment of cost LeastMs(); among equal
-  // configurations it takes the first.
+  // Undoes the eliminations in reverse order. Returns an assignment of cost LeastMs(). Of several
+  // configurations with the least cost it chooses the first.
   Assignment Decode() const;
 
   // Returns best[v][c]: the least cost of an assignment with layer v in configuration c.

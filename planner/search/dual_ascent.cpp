@@ -41,8 +41,8 @@ double LeastSum(const double* a, const double* b, size_t count) {
   return least;
 }
 
-// Subtracts the least value from all values, which changes no result. With a least value of 0,
-// messages stay as small as the costs.
+// Subtracts the least value from all values. This changes no result, and keeps messages as small as
+// the costs.
 void PutLeastAtZero(std::vector<double>& message) {
   const double least = Least(message);
   for (double& value : message) value -= least;
@@ -140,12 +140,13 @@ void DualAscent::Ascend(int times) {
   }
 }
 
-// Starts from the messages as a backward pass leaves them. Each edge that ends at a layer takes
-// layer.share of the layer's costs, and the rest stays with the layer.
+// Computes the bound from the messages that a backward pass leaves. Of each layer's costs, each
+// edge that ends at the layer gets the part layer.share, and the rest stays with the layer.
 DualAscent::Bound DualAscent::LowerBound() const {
-  // Adds up bounds of the rounding errors of all operations below and of the messages. An operation
-  // on numbers of some magnitude has an error of at most kRound times that magnitude. Edges count
-  // with their largest magnitudes, so that `rounding` also bounds the error of each single entry.
+  // `rounding` becomes a bound of the rounding errors of all operations below and of the messages.
+  // An operation on numbers of some magnitude has an error of at most kRound times that magnitude.
+  // Edges count with their largest magnitudes, so that `rounding` also bounds the error of each
+  // entry of reduced_ms.
   constexpr double kRound = std::numeric_limits<double>::epsilon();
   double rounding = 0;
   double sum = 0;

@@ -25,9 +25,9 @@ class DualAscent {
   double entries() const { return entries_; }
 
   struct Bound {
-    // No assignment takes less than `ms`. A bound of all rounding errors is already subtracted.
+    // No assignment has a total below `ms`. A bound of all rounding errors is already subtracted.
     double ms = 0;
-    // By layer and configuration: no assignment with this configuration takes less than `ms` plus
+    // By layer and configuration: no assignment with this configuration has a total below `ms` plus
     // this value.
     std::vector<std::vector<double>> reduced_ms;
   };

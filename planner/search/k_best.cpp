@@ -9,9 +9,9 @@
 namespace ucudnn::planner {
 
 // For each bucket, holds a Node for each requested combination of configurations of the other
-// layers in the bucket's scope. A Node lists the best configurations of the bucket's layer. Each
-// listed configuration has ranks: the positions of the entries that it uses in the Nodes of the
-// bucket's children. The lists grow when entries are requested.
+// layers in the bucket's scope. A Node lists Derivations, the cheapest first. A Derivation has a
+// configuration of the bucket's layer and, for each child of the bucket, the rank of a Derivation
+// in the child's Node. The lists grow when entries are requested.
 class KBest::Lists {
  public:
   explicit Lists(const BucketTree& tree) : tree_(tree), nodes_(tree.buckets().size()) {
@@ -24,14 +24,15 @@ class KBest::Lists {
     for (size_t layer = 0; layer < layers; ++layer) {
       configuration_counts_.push_back(tree.Configurations(static_cast<int>(layer)));
     }
-    // `whole_` is a root above all components. It makes no choice of its own. Its children are the
-    // roots of the components, and its first derivation takes the best of each.
+    // `whole_` is a root above all components. It has no configuration of its own. Its children are
+    // the roots of the components, and its first derivation has the best derivation of each of
+    // them.
     Derivation first;
     first.ranks.assign(roots_.size(), 0);
     Offer(whole_, std::move(first), roots_, Assignment(layers, 0));
   }
 
-  // Returns the `rank`-th best assignment.
+  // Returns the `rank`-th best assignment, counted from 0; none if there are fewer.
   std::optional<Assignment> Get(int rank) {
     Assignment assignment(configuration_counts_.size(), 0);
     if (!Reach(whole_, rank, roots_, assignment)) return std::nullopt;

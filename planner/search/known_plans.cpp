@@ -63,9 +63,9 @@ void KnownPlans::Offer(Assignment assignment) {
   if (Insert(assignment) && most_ > 1) Spread(std::move(assignment));
 }
 
-// Inserts assignments that differ in one layer from an assignment that is known. First changes
-// `best`. Then changes again and again the cheapest assignment that was inserted here and not
-// changed yet.
+// Inserts assignments that differ in one layer from a known assignment: first from `best`, then
+// again and again from the cheapest assignment that was inserted here and from which no others were
+// made yet.
 void KnownPlans::Spread(Assignment best) {
   struct Change {
     double rise;

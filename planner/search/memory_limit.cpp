@@ -12,7 +12,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the problem whose cost is `time` times the time plus `ms_per_byte` times the bytes.
+// Returns `problem` with the cost `time` * ms + `ms_per_byte` * bytes in each entry.
 SearchProblem Priced(const SearchProblem& problem, double time, double ms_per_byte) {
   SearchProblem priced = problem;
   const auto price = [&](std::vector<double>& ms, const std::vector<int64_t>& bytes) {
@@ -92,8 +92,9 @@ Result<LimitedResult> LimitedSearch::Within(double limit, int most_plans) {
                          " on a device; the smallest found needs " +
                          FormatByteSize(static_cast<size_t>(smallest.point.bytes)));
   }
-  // `over` is faster and too large; `within` fits. There is a price at which both cost the same. A
-  // search at this price finds a cheaper plan between them, or proves that there is none.
+  // `over` is faster and too large; `within` fits. There is a price at which both have the same
+  // priced cost. A search at this price finds a plan of lower priced cost, or proves that there is
+  // none.
   FrontPoint over = fastest.point;
   FrontPoint within = smallest.point;
   double bound = fastest.bound;
@@ -113,9 +114,9 @@ Result<LimitedResult> LimitedSearch::Within(double limit, int most_plans) {
   return Enumerate(within, bound, limit, price, most_plans);
 }
 
-// A plan that fits and takes less time than `within` has a priced cost below within.total_ms +
-// price * limit. Reduce() keeps all configurations that such plans use. So all such plans are found
-// among the plans of the reduced problem.
+// A plan that fits and is faster than `within` has a priced cost below within.total_ms + price *
+// limit. Reduce() keeps all configurations that such plans use. So all such plans are found among
+// the plans of the reduced problem.
 LimitedResult LimitedSearch::Enumerate(FrontPoint within, double bound, double limit, double price,
                                        int most_plans) const {
   const SearchProblem priced = Priced(problem_, 1, price);
@@ -138,8 +139,8 @@ LimitedResult LimitedSearch::Enumerate(FrontPoint within, double bound, double l
     const auto next = best.Next();
     if (!next) return Found(within, within.plan.total_ms);
     const Assignment assignment = Unrestricted(left.kept, *next);
-    // A plan that fits and is not listed yet takes at least this time, because plans are listed by
-    // ascending priced cost.
+    // Plans are listed in ascending order of priced cost. So a plan that fits and is not listed yet
+    // has at least the priced cost of this plan, and therefore at least this time.
     bound = std::max(bound, TotalMs(priced, assignment) - price * limit);
     if (Meets(bound, within.plan.total_ms)) return Found(within, within.plan.total_ms);
     take(assignment);

@@ -41,7 +41,7 @@ using Assignment = std::vector<int>;
 // hold a number that is negative or not finite.
 Status Check(const SearchProblem& problem);
 
-// Returns equation 1, computed from the problem's own costs.
+// Returns the total of `assignment`: DeePa's equation 1 with the costs of `problem`.
 double TotalMs(const SearchProblem& problem, const Assignment& assignment);
 // Returns the sum of the bytes of all layers and edges. If all groups of devices begin at the same
 // device, no device needs more than this sum.
@@ -59,7 +59,7 @@ Kept KeepAll(const SearchProblem& problem);
 // assignment in `problem`.
 SearchProblem Restricted(const SearchProblem& problem, const Kept& kept);
 
-// Returns the configurations at these positions in `kept`.
+// Returns the configurations of all layers, given their positions in the layers' lists in `kept`.
 Assignment Unrestricted(const Kept& kept, const Assignment& positions);
 
 }  // namespace ucudnn::planner

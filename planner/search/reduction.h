@@ -13,18 +13,21 @@ struct Reduction {
   Kept kept;
   SearchProblem problem;   // Restricted to `kept`
   EliminationOrder order;  // of `problem`
-  // No assignment of the original problem takes less than the smaller of two times: lower_bound_ms,
-  // and the last answer of Reduce()'s argument `bound`.
+  // No assignment of the original problem has a total below the smaller of lower_bound_ms and the
+  // last answer of Reduce()'s argument `bound`.
   double lower_bound_ms = 0;
   // True if lower_bound_ms reaches the last answer of `bound`, so that no better assignment exists.
   bool proved = false;
 };
 
-// Raises a dual bound on `problem` and removes configurations that no assignment within `bound` can
-// have. Repeats this while configurations are removed, until eliminating the remaining problem is
-// cheaper than the ascent was. `bound` is called with each assignment that is found, and returns
-// the largest total that still matters; its answers must never rise. The ascent ends once it has
-// taken `most_operations`, but not before its first passes.
+// Repeats two steps. A dual ascent (DualAscent) raises a lower bound on the totals of `problem`.
+// Then all configurations are removed that no assignment with a total of at most `bound` can have.
+// Ends when the lower bound reaches `bound`, when no configuration was removed, or when an
+// elimination of the remaining problem needs fewer operations than the ascents did, at the latest
+// after 8 ascents. The ascents also end after `most_operations`, but not before the first passes.
+//
+// `bound` is called with each assignment that is found, and returns the largest total that still
+// matters. Its answers must never rise.
 Reduction Reduce(const SearchProblem& problem,
                  const std::function<double(const Assignment&)>& bound, double most_operations);
 

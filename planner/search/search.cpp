@@ -11,9 +11,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// A search by the dual bound visits each entry of the edges' tables about kFewPasses times. An
-// elimination takes no longer than that search if it has no more operations than the search has
-// visits, or at most kFewOperations.
+// SearchByDual visits each entry of the edges' tables about kFewPasses times. An elimination is at
+// least as fast if it has no more operations than there are such visits, or at most kFewOperations.
 constexpr double kFewOperations = 1e6;
 constexpr double kFewPasses = 60;
 // An elimination that also computes marginals takes as long as this many eliminations without them.

@@ -33,7 +33,7 @@ struct Plan {
 
 struct SearchResult {
   std::vector<Plan> plans;  // in ascending order of total; fewer than asked if there are no more
-  // No assignment takes less. If `optimal`, this equals plans[0].total_ms but for rounding.
+  // No assignment has a lower total. If `optimal`, this equals plans[0].total_ms but for rounding.
   double lower_bound_ms = 0;
   bool optimal = false;
   // best_total_ms[v][c] is the total of the best plan with layer v in configuration c. Empty if
@@ -42,15 +42,15 @@ struct SearchResult {
   std::vector<std::vector<double>> best_total_ms;
 };
 
-// Finds the least cost by equation 1. If an elimination of the whole problem is cheap, it gives the
-// result. Otherwise DualAscent gives a lower bound; if no known plan reaches the bound, the part of
-// the problem that Reduce() leaves is eliminated, within the limits of the options. Fails if
-// Check() refuses the problem. If the result is not `optimal`, it has one plan, which no change of
-// one layer improves.
+// Finds the plans of least total by equation 1. If an elimination of the whole problem is cheap, it
+// gives the result. Otherwise DualAscent gives a lower bound. If no known plan reaches the bound,
+// the part of the problem that Reduce() leaves is eliminated, within the limits of the options.
+// Fails if Check() refuses the problem. If the result is not `optimal`, it has one plan, which no
+// change of one layer improves.
 Result<SearchResult> Search(const SearchProblem& problem, const SearchOptions& options = {});
 
-// Searches by the dual bound even if an elimination of the whole problem is cheap, and without
-// marginals.
+// Searches as Search() does, but uses DualAscent even if an elimination of the whole problem is
+// cheap, and computes no marginals.
 Result<SearchResult> SearchByDual(const SearchProblem& problem, const SearchOptions& options = {});
 
 // Returns for each configuration of `layer` the total of the best plan with that configuration;
@@ -63,7 +63,7 @@ Result<std::vector<std::optional<double>>> BestTotals(const SearchProblem& probl
 struct LimitedResult {
   Plan plan;
   int64_t bytes = 0;          // TotalBytes() of the plan
-  double lower_bound_ms = 0;  // no plan within the limit takes less time
+  double lower_bound_ms = 0;  // no plan within the limit is faster
   bool optimal = false;
 };
 

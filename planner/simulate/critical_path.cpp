@@ -5,8 +5,8 @@
 namespace ucudnn::simulate {
 namespace {
 
-// Returns the task whose end allowed `task` to begin: one of task.after, or else `ahead`, the task
-// before it in its queue. Returns kNone if neither held `task` up.
+// Returns the task whose end allowed `task` to begin: one of task.after, or else `ahead`, the
+// preceding task of the queue. Returns kNone if neither held `task` up.
 TaskId HolderOf(const Task& task, TaskId ahead, double begin_ms, const std::vector<Span>& tasks) {
   TaskId holder = kNone;
   for (const TaskId before : task.after) {

@@ -9,7 +9,7 @@
 
 namespace ucudnn::simulate {
 
-// `slot_from` has for each task the earlier task whose slot it took over, or kNone if a slot was
+// For each task, `slot_from` has the earlier task whose slot the task got, or kNone if a slot was
 // free. REQUIRES: `tasks` are the spans of all tasks of the graph.
 std::vector<TaskId> CriticalPath(const TaskGraph& graph, const Waits& waits,
                                  const std::vector<Span>& tasks,

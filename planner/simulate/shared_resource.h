@@ -1,10 +1,10 @@
 // A resource during a simulation: the tasks that run on it, the tasks that wait for a slot, and the
 // time of the next end. Not thread-safe.
 //
-// All tasks on a resource progress equally fast, so one clock of progress serves them all: a task
-// ends when the clock has advanced by the task's duration since the task began. While the shares
-// add up to at most 1, the clock advances as fast as time; otherwise it is slower by a factor of
-// the sum of the shares.
+// All tasks on a resource progress equally fast, so they share one clock of progress: a task ends
+// when the clock has advanced by the task's duration since the task began. While the shares add up
+// to at most 1, the clock advances as fast as time; otherwise it is slower by a factor of the sum
+// of the shares.
 #pragma once
 
 #include <cstddef>

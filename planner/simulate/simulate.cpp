@@ -122,7 +122,8 @@ void Simulation::End(double now_ms, TaskId id) {
   if (waits_.behind[at] != kNone) one_less(waits_.behind[at]);
 }
 
-// Also ends joins that take no time, because they must not delay the tasks that they make ready.
+// Also ends tasks of no duration that become ready at this moment, so that they do not delay the
+// tasks that wait for them.
 void Simulation::EndAllAt(double now_ms) {
   while (HasEvent() && events_.top().ms == now_ms) {
     const Event event = events_.top();

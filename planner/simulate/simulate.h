@@ -28,7 +28,7 @@ struct Timeline {
   std::vector<TaskId> critical_path;
 };
 
-// Takes O((tasks + dependencies) log tasks) time. The same graph gives the same timeline, to the
+// Runs in O((tasks + dependencies) log tasks) time. The same graph gives the same timeline, to the
 // bit. If no resource is overfilled, a task ends at exactly begin + duration. An error is one line
 // that names a task or resource and its fault:
 // - a value that is negative, not finite or out of range;

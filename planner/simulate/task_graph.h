@@ -25,9 +25,9 @@ using QueueId = int;
 inline constexpr int kNone = -1;
 
 // A resource runs at most `slots` tasks at a time. Further tasks wait, and begin in the order in
-// which they became ready. Among tasks that become ready at the same moment, also through a join
-// that takes no time, the smallest id begins first. If the shares of running tasks add up to more
-// than 1, each task is slower by a factor of that sum.
+// which they became ready. Among tasks that become ready at the same moment, the smallest id begins
+// first; a task of no duration in between does not count as a delay. If the shares of running tasks
+// add up to more than 1, each task is slower by a factor of that sum.
 struct Resource {
   std::string name;
   int slots = std::numeric_limits<int>::max();

@@ -9,8 +9,8 @@
 namespace ucudnn::simulate {
 namespace {
 
-// The largest permitted sum of all durations. It bounds every end, with enough room that rounding
-// cannot give infinity.
+// The largest permitted sum of all durations. It bounds every end, and is so far below the largest
+// double that rounding cannot give infinity.
 constexpr double kMostMs = 1e300;
 // A message names at most this many waits of a cycle.
 constexpr size_t kToldWaits = 8;

@@ -1,8 +1,8 @@
 // Windows that slide over one axis that is cut into parts, with padding that may differ at the two
 // ends: the windows that each part computes, and the rows that the part reads for them. CutAxis()
 // says whether a part's own call, which is not aware of the cut, computes exactly these windows. If
-// the own call does not, fetching rows before it (as ucudnn.spatial.convert does in PyTorch) may
-// help. Pure functions.
+// it does not, the part may still compute them if it fetches rows before the call, as
+// ucudnn.spatial.convert does in PyTorch. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct PaddedWindow {
 
 struct CutWindows {
   std::vector<int64_t> outputs;  // number of windows of each part
-  std::vector<Interval> needed;  // by part: the interval of the whole axis that it reads or owns
+  std::vector<Interval> needed;  // by part: the rows of the whole axis that the part reads or owns
   bool is_own_call = true;       // whether each part's own call computes its windows
   std::string why;               // the reason if is_own_call is false
 };

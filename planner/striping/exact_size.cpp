@@ -19,7 +19,7 @@ constexpr std::array<int SpatialGrid::*, kMaxSpatial> kPartsAlong = {
 struct Outcome {
   bool is_exact = true;    // no operator is refused
   bool as_it_is = true;    // no operator is refused or needs convert
-  bool never = false;      // convert of some operator fails at every size
+  bool never = false;      // ucudnn.spatial.convert fails for some operator at every size
   bool never_own = false;  // some operator's own call fails at every size
 };
 

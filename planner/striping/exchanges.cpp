@@ -32,8 +32,8 @@ ConvolutionProblem WindowsOf(const Layer& layer) {
   return problem;
 }
 
-// Calls visit(cell, its stripes) for every cell. `elements` are the parts of the tensor over which
-// windows slide.
+// Calls visit(cell, its stripes) for every cell. `elements` is the placement of the tensor over
+// which the windows slide.
 template <typename Visit>
 void ForEachCell(ConvolutionProblem problem, const Placement& elements, const SpatialGrid& cut,
                  const Visit& visit) {
@@ -43,8 +43,8 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
       extents[axis] = elements.axes[axis].extents;
       continue;
     }
-    // Nothing is exchanged along an axis that is not cut. One row and one tap let the axis count as
-    // a factor of 1.
+    // Nothing is exchanged along an axis that is not cut. One row and a window of one row make this
+    // axis a factor of 1 in the counts of elements; FactorOf() multiplies by its rows.
     problem.w[axis] = problem.stride[axis] = problem.dilation[axis] = 1;
     problem.pad[axis] = 0;
     extents[axis] = {1};
@@ -74,8 +74,9 @@ RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elem
   return rows;
 }
 
-// Counts the rows that ucudnn exchanges for a pooling's gradient. `of` is &PooledBoxPair::elements
-// for rows of x, which have the maxima, or &PooledBoxPair::windows for rows of dy.
+// Counts the rows that ucudnn exchanges for a pooling's gradient. `of` selects the rows:
+// &PooledBoxPair::windows those of dy, and &PooledBoxPair::elements those of x, which only a
+// maximum pooling needs.
 RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
                        const SpatialGrid& cut, SpatialBox PooledBoxPair::*of) {
   problem.operation = Operation::kBackwardData;
@@ -236,7 +237,7 @@ std::vector<Exchange> OfWindows(const Operator& op, const Placement& input,
   return exchanges;
 }
 
-// Every rank receives the whole input. The gradient of the whole is the same on all ranks, so the
+// Every rank receives the whole input. All ranks then compute the same gradient of it, so the
 // backward pass exchanges nothing.
 std::vector<Exchange> GatheredWhole(const Placement& input, const SpatialGrid& grid) {
   const int64_t others = input.CutGrid(grid).GroupSize() - 1;

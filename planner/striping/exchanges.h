@@ -17,7 +17,7 @@ const char* PassName(Pass pass);  // "forward", "backward_data", ...
 
 struct Exchange {
   Pass pass = Pass::kForward;
-  // Bytes of rows, or of whole tensors that are gathered, by rank of the group; empty if none are
+  // By rank of the group: bytes of rows, or of whole tensors that are gathered. Empty if nothing is
   // sent.
   std::vector<int64_t> sent;
   std::vector<int64_t> received;

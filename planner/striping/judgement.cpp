@@ -31,7 +31,7 @@ bool IsCopied(const AxisPlacement& placed, const SpatialGrid& grid, size_t axis)
   return grid.Parts()[axis] > 1 && !placed.IsCut();
 }
 
-// If copies have more than one row, ucudnn takes them for stripes, unless the program says that
+// If copies have more than one row, ucudnn mistakes them for stripes, unless the program says that
 // they are copies.
 void JudgeCopies(const AxisPlacement& placed, size_t axis, Judgement& judgement) {
   if (placed.Whole() > 1) {

@@ -1,5 +1,6 @@
 // Judges one operator of a network whose images are cut: whether the ranks' results equal the
-// result of the whole, and how these results are placed. Pure functions.
+// result that one process computes from whole images, and how these results are placed. Pure
+// functions.
 #pragma once
 
 #include <array>
@@ -14,8 +15,8 @@
 namespace ucudnn::planner {
 
 // Verdicts in ascending order of trouble:
-// - kExact: each rank computes its stripe of the whole from its own stripe and from rows that
-// ucudnn exchanges inside the call.
+// - kExact: each rank computes its stripe of the result from its own stripe of the input and from
+// rows that ucudnn exchanges inside the call.
 // - kGather: the operator needs all positions, so the program gathers them first.
 // - kConvert: the unchanged program would compute another result, but ucudnn.spatial.convert makes
 // the result exact.
@@ -43,7 +44,7 @@ struct Judgement {
 };
 
 // Returns the grid for an input of `graph`. If images have several rows, an input of one row is not
-// cut: all ranks hold the whole of it.
+// cut: each rank has this row.
 SpatialGrid GridOfNode(const Graph& graph, const Node& node, const SpatialGrid& grid);
 
 // Judges `op`. `inputs` are the placements of its inputs; `output` is the shape of the whole
@@ -52,7 +53,7 @@ Judgement Judge(const Operator& op, const std::vector<Placement>& inputs, const 
                 const SpatialGrid& grid, int multiple = 1);
 
 // Returns the number of groups of channels, in each image, whose means and variances an operator
-// takes over all positions; 0 for operators that take none.
+// computes over all positions; 0 for operators that compute none.
 int64_t SummedGroups(const Operator& op);
 
 // Returns the window of a convolution or pooling along an axis; none for other operators.

@@ -1,5 +1,6 @@
-// Judges a whole network on stripes without running it: the verdict on each operator, the data that
-// ranks send each other, and the memory that each rank keeps. Pure functions.
+// Judges a network whose images are cut into stripes, without running it: the verdict on each
+// operator, the data that ranks send each other, and the memory that each rank keeps. Pure
+// functions.
 #pragma once
 
 #include <cstdint>

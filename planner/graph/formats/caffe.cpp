@@ -235,8 +235,8 @@ Status CaffeImporter::PutInput(size_t index, const Dims& dims) {
 }
 
 // Puts images into the first top; --input, if given, replaces their channels and extents. Puts
-// labels into the other tops: one number per image or, if the layer may give labels of another
-// shape, labels of unknown extents.
+// labels into the other tops: one number per image. The extents of labels are unknown if the layer
+// is an HDF5Data or its type is unknown.
 Status CaffeImporter::PutImages(Dims dims) {
   const int64_t batch = dims.front();
   if (!options_.input.empty()) {

@@ -77,14 +77,14 @@ class CaffeImporter {
   // Returns the nodes of all bottoms. Fails unless every bottom has the extents of bottom 0, except
   // along axis `free`.
   Result<std::vector<NodeId>> SameBottoms(std::optional<size_t> free) const;
-  // Returns an operator that gives an image of extents `dims`, and mixes positions along the Caffe
-  // axes `mixed`.
+  // Returns an operator whose output image has extents `dims`. An element of the output may depend
+  // on all positions along the Caffe axes `mixed`.
   static Opaque OpaqueOf(const std::string& kind, const Dims& dims, const std::set<size_t>& mixed,
                          double operations);
 
   // Returns the parameters of `layer`. `blobs` are the extents of its parameter blobs, and `nodes`
-  // nodes read them. Returns none if the file neither shares nor freezes a parameter, unless
-  // `always` is set.
+  // is the number of nodes that read them. Returns none if the file neither shares nor freezes a
+  // parameter, unless `always` is set.
   Result<std::vector<Parameter>> ReadParameters(const CaffeLayer& layer,
                                                 const std::vector<Dims>& blobs, bool always = false,
                                                 size_t nodes = 1);

@@ -57,7 +57,7 @@ Opaque CaffeImporter::OpaqueOf(const std::string& kind, const Dims& dims,
   op.spatial_rank = rank == 5 ? 3 : 2;
   op.rows = op.columns = true;
   for (size_t axis = 1; axis < rank; ++axis) {
-    // The graph refuses a shape with an extent of 0.
+    // An extent above INT32_MAX becomes 0, which the graph refuses.
     const auto extent = static_cast<int32_t>(dims[axis] > INT32_MAX ? 0 : dims[axis]);
     if (axis == 1) {
       op.channels = extent;
@@ -263,9 +263,9 @@ Status CaffeImporter::AddScalingByBottom(bool multiplies, const CaffeFields& fie
     return Put(0, Multiply{}, {bottom, other}, rank);
   }
   if (is_whole) return Put(0, Add{}, {bottom, other}, rank);
-  // A second bottom with the axes n and c applies to all positions. The axes of any other second
-  // bottom have other places in the graph's shape than the same axes of the first bottom, so the
-  // operator counts as mixing positions.
+  // A second bottom with the axes n and c applies to all positions. Any other second bottom lacks
+  // the last axes of the first bottom, so its axes have other positions in the graph's shape than
+  // the same axes of the first bottom. The operator then counts as mixing positions.
   const std::set<size_t> mixed =
       factor->size() == 2 ? std::set<size_t>() : std::set<size_t>{1, 2, 3, 4};
   return Put(0, OpaqueOf(layer_->type, dims, mixed, static_cast<double>(ElementsOf(dims, 1, rank))),

@@ -1,6 +1,6 @@
 // The layers of a Caffe network that run in one state (phase, level and stages), and the blobs that
-// each layer reads and writes: the content of the file before any shape is known. Plain values. The
-// function keeps no state; it changes the message.
+// each layer reads and writes: the content of the file before any shape is known. Plain values.
+// ReadCaffeNet() keeps no state, but changes its argument.
 #pragma once
 
 #include <cstddef>
@@ -56,10 +56,10 @@ struct CaffeNet {
   std::string fault_layer;
 };
 
-// Reads the layers of `net` that run in the state that the file gives or, without one, in the
-// training phase at level 0 without stages. Checks the fields of the layers whose type is_known()
-// knows (caffe_schema.h). The network's own inputs are replaced by an Input layer in `net`, which
-// must outlive the result.
+// Reads the layers of `net` that run in the state that the file gives. If the file gives none, the
+// state is the training phase at level 0 without stages. Checks the fields of the layers whose type
+// is_known() knows (caffe_schema.h). The network's own inputs are replaced by an Input layer in
+// `net`, which must outlive the result.
 CaffeNet ReadCaffeNet(TextField& net, const std::function<bool(const std::string&)>& is_known);
 
 }  // namespace ucudnn::planner

@@ -242,12 +242,12 @@ constexpr Fields kSchema[] = {
     {"NormalizeParameter", "eps", "real", kHarmless, kConstant},
     {"PermuteParameter", "order", "count*", kRead},
     {"PoolingParameter", "pool", "MAX|AVE|STOCHASTIC", kRead},
-    // 3-D forks repeat these fields.
+    // Forks for 3-D images permit several values in these fields.
     {"PoolingParameter", "kernel_size stride pad", "count*", kRead},
     {"PoolingParameter", "kernel_h kernel_w stride_h stride_w pad_h pad_w", "count", kRead},
     {"PoolingParameter", "global_pooling", "flag", kRead},
     {"PoolingParameter", "round_mode", "CEIL|FLOOR", kRead},
-    // A name that forks use in place of round_mode.
+    // The name of round_mode in some forks.
     {"PoolingParameter", "ceil_mode", "flag", kRead},
     {"PoolingParameter", "engine", kEngines, kHarmless, kEngine},
     {"PowerParameter", "power scale shift", "real", kHarmless, kFunction},

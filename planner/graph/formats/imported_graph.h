@@ -30,8 +30,8 @@ struct ImportOptions {
   std::vector<int32_t> input;
 };
 
-// The place of a file's tensor in the graph: its node, and its axes as digits (view.h) of the
-// node's axes.
+// The place of a file's tensor in the graph: the node that has the tensor's elements, and each axis
+// of the tensor as digits (view.h) of the node's axes.
 struct ImportedTensor {
   NodeId node = 0;
   View view;
@@ -62,9 +62,10 @@ class ImportedGraph {
   // Drops a node if no other node reads it.
   void DropIfUnused(NodeId id);
 
-  // Splits Linears whose output is read only by Paddings, two or more, that each cut out a range of
-  // channels. If the ranges are disjoint, each Padding becomes a Linear of its own. Nothing is
-  // split if other nodes share the Linear's parameters. The nodes `outputs` count as read.
+  // Splits each Linear whose readers are two or more Paddings, each of which cuts a range of
+  // channels out of the Linear's output. If the ranges are disjoint and no other node shares the
+  // Linear's parameters, each Padding is replaced by a Linear that computes its range. A Linear
+  // among `outputs` is not split.
   void SplitFusedLinears(const std::vector<NodeId>& outputs);
 
   // Records an unknown operator. The importer continues as if the operator passed its input

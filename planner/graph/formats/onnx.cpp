@@ -98,7 +98,7 @@ void OnnxImporter::ReadNames(const onnx::GraphProto& graph) {
     batch_ = images < 1 ? kAnyBatch : images;
     is_first = false;
   }
-  // A node with subgraphs may read any tensor, so every tensor counts as read once more.
+  // A node with subgraphs may read any tensor, so every tensor gets one more reader.
   const bool are_graphs = std::any_of(graph.node().begin(), graph.node().end(), ReadsGraphs);
   for (const onnx::NodeProto& node : graph.node()) {
     for (const std::string& name : node.input()) ++readers_[name];
@@ -188,8 +188,8 @@ bool OnnxImporter::Fold() {
 }
 
 void OnnxImporter::Keep(ConstantsByName& among, const std::string& name, OnnxConstant constant) {
-  // Exporters compute far fewer numbers from shapes than this, but a malicious file could make the
-  // importer compute many more.
+  // Exporters compute far fewer than kMostValues numbers from shapes, but a malicious file could
+  // make the importer compute many more.
   constexpr int64_t kMostValues = 1 << 22;
   const bool was_spent = kept_values_ > kMostValues;
   if (constant.values) {
@@ -370,7 +370,7 @@ Result<OnnxTensor> OnnxImporter::AddInput(const std::string& name,
     return dim.dim_value() > 0 || dim.dim_param().empty() ? std::to_string(dim.dim_value())
                                                           : Quoted(dim.dim_param());
   };
-  // A tensor without axes is one number, which serves every image.
+  // A tensor without axes is one number, which is the same for every image.
   const int64_t images = rank == 0 ? batch_ : shape.dim(0).dim_value();
   if (images < 1 ? batch_ != kAnyBatch : batch_ != images || images > kLargestBatch) {
     return refuse("batch " + (rank == 0 ? std::to_string(images) : extent_of(shape.dim(0))) +
@@ -504,17 +504,18 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
     UCUDNN_RETURN_IF_ERROR(Narrow(extent, "an extent").status());
     mixed.insert(mixed.end(), digits.begin(), digits.end());
     Digits made;
-    // `place` is the node axis that an image has at this position of its shape. A tensor axis
-    // without digits (view.h) becomes `place` if the node has extent 1 along `place`; otherwise it
-    // becomes channels.
+    // `place` is the node's axis at the same position as `axis`, counted from the last axis. For
+    // the view's first axis, and if the view has more axes than a node, it is channels. A tensor
+    // axis without digits (view.h) becomes `place` if the node has extent 1 along `place`;
+    // otherwise it becomes channels.
     const ViewAxis place = axis < 1 || view.size() > kNodeAxes || axis + kNodeAxes < view.size() + 2
                                ? ViewAxis::kChannel
                                : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);
     const bool is_free = ExtentsOf(tensor)[static_cast<size_t>(place)] == 1;
     Digit whole = {is_free ? place : ViewAxis::kChannel, extent, 0};
     // If the axis has digits, the new digit replaces all of them except digits of the batch. It
-    // takes the place of the digit with the largest stride; if channels have a digit, only digits
-    // of channels count.
+    // gets the axis and the stride of the digit with the largest stride. If any digit is of
+    // channels, only digits of channels are candidates.
     const auto rank_of = [](const Digit& digit) {
       return std::pair(digit.stride > 0 && digit.axis == ViewAxis::kChannel, digit.stride);
     };

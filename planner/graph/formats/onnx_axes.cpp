@@ -223,8 +223,8 @@ Status OnnxImporter::AddUnsqueeze() {
   for (size_t axis = 0; axis < rank; ++axis) {
     view.push_back(is_new[axis] ? Digits() : tensor.view[next++]);
   }
-  // A tensor without axes holds one number, which is the same for every image. Its new axis counts
-  // as the images.
+  // A tensor without axes holds one number, which is the same for every image. If the batch is 1,
+  // its first new axis becomes the batch axis.
   if (batch_ == 1 && tensor.view.empty()) view[0] = {{ViewAxis::kBatch, 1, 1}};
   // A new first axis becomes the batch axis. If the digit (view.h) of a batch of 1 stands in front
   // of another axis' digits as kParked, it moves to the new axis.
@@ -418,7 +418,7 @@ Status OnnxImporter::AddSlice() {
     const int64_t extent = Extent(tensor.view[*axis]);
     if (extent < 1) return Status::Error("more elements than expected of an axis (2^48)");
     SlicedAxis part = SliceOf(extent, (*starts)[i], (*ends)[i], step);
-    // A cut that keeps all images is valid for any batch.
+    // A cut that keeps all images is valid for any batch, and changes nothing.
     const bool is_batch = BatchAxis(tensor) == *axis;
     if (is_batch && (*starts)[i] == 0 && step == 1 && (*ends)[i] >= extent) continue;
     if (part.count < 1) return Status::Error("a slice of nothing; expected an element");

@@ -100,8 +100,8 @@ std::optional<std::vector<int64_t>> OnnxConstant::WholeNumbers() const {
   std::vector<int64_t> numbers;
   for (const double value : *values) {
     if (!(std::abs(value) <= kLargest) || value != std::floor(value)) {
-      // Exporters write a slice up to the end of an axis with the largest number of the type, and
-      // down to the beginning with the smallest. Such numbers are clamped.
+      // A slice up to the end of an axis is often exported with the largest number of the type, and
+      // a slice down to the beginning with the smallest. Such numbers are clamped.
       if (!(std::abs(value) > kLargest)) return std::nullopt;
       numbers.push_back(value > 0 ? std::numeric_limits<int64_t>::max()
                                   : std::numeric_limits<int64_t>::min());

@@ -74,8 +74,8 @@ OnnxConstant ShapeConstant(const onnx::NodeProto& node, const std::vector<int64_
 OnnxConstant UnknownConstant();
 
 // Drops values and shapes above the limits, because a small file could otherwise make the importer
-// take much memory. Rounds values to the constant's type, because rounding changes results:
-// Floor(13 x 1.6153846) is 21 in float32 and 20 in wider types.
+// use much memory. Rounds values to the constant's type, because rounding changes results: the
+// floor of 13 x 1.6153846 is 21 in float32, but 20 in wider types.
 OnnxConstant Bounded(OnnxConstant constant);
 
 }  // namespace ucudnn::planner

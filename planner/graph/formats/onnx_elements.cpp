@@ -50,7 +50,7 @@ Status OnnxImporter::AddActivation() {
   const auto kind = kinds->find(node_->op_type());
   UCUDNN_ASSIGN_OR_RETURN(const OnnxTensor raw, RawInput(0));
   // Exporters test the scores for NaN, so that they can replace NaN after a softmax. The importer
-  // takes the result of such a test for the scores themselves.
+  // treats the result of such a test as the scores themselves.
   if (raw.scores >= 0 && (node_->op_type() == "IsNaN" || node_->op_type() == "Not")) {
     return Give(raw);
   }
@@ -86,8 +86,8 @@ Status OnnxImporter::AddElementwise() {
     for (const OnnxTensor& tensor : tensors) {
       const OnnxScores& met = ScoresOf(tensor);
       scores.is_weight = scores.is_weight || met.is_weight;
-      // Both tensors of scores come from one product, so their lists of parameters have a common
-      // beginning, which is kept once.
+      // All these tensors of scores come from one product, so their lists of parameters begin
+      // alike. The common beginning is kept once.
       const auto [own, others] = std::mismatch(scores.parameters.begin(), scores.parameters.end(),
                                                met.parameters.begin(), met.parameters.end());
       scores.parameters.insert(scores.parameters.end(), others, met.parameters.end());
@@ -170,7 +170,8 @@ bool OnnxImporter::IsGateOf(const OnnxTensor& gate, const OnnxTensor& input) {
     case ActivationKind::kRelu6:
       activation->kind = ActivationKind::kHardSwish;
       break;
-    case ActivationKind::kOther:  // the error function: its product with its input is a Gelu
+    // kOther is taken for the error function, whose product with its input is a Gelu.
+    case ActivationKind::kOther:
       activation->kind = ActivationKind::kGelu;
       break;
     default:
@@ -193,8 +194,9 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Grown(OnnxTensor tensor,
       tensor.view[axis] = {{ViewAxis::kBatch, batch_, 1}};
       continue;
     }
-    // If the batch is 1, repeating it would turn one image into several. If it is larger, the
-    // operator would combine different images of the mini-batch. Neither is supported.
+    // The axis holds the only image of a batch of 1. Repeating it would turn one image into
+    // several, and with a larger batch the operator would combine different images. Neither is
+    // supported.
     if (Holds(tensor.view[axis], ViewAxis::kBatch)) return {std::nullopt};
     grown[axis] = extents[axis];
   }
@@ -282,7 +284,7 @@ Status OnnxImporter::AddOfTensors(const std::string& type, std::vector<OnnxTenso
     if (IsGateOf(tensors[1], tensors[0])) return Give(tensors[1]);
     if (IsGateOf(tensors[0], tensors[1])) return Give(tensors[0]);
   }
-  // The result takes its axes from the first tensor that has all extents of the result.
+  // The result has the axes of the first tensor that has all extents of the result.
   size_t base = tensors.size();
   for (size_t at = tensors.size(); at-- > 0;) {
     if (WithRank(Extents(tensors[at].view), extents.size()) == extents) base = at;

@@ -1,5 +1,5 @@
 // Computes extents of outputs of ONNX operators, and reads the inputs and attributes that determine
-// these. Pure functions.
+// these extents. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -26,9 +26,9 @@ struct SlicedAxis {
 };
 SlicedAxis SliceOf(int64_t extent, int64_t start, int64_t end, int64_t step);
 
-// Returns a list that newer operators take as input `input`, and older ones as an attribute.
-// Returns none if the list is not a known constant. If the node has neither the input nor the
-// attribute, the list is empty.
+// Returns a list that newer operators read from input `input`, and older ones from the attribute
+// `attribute`. Returns none if the list is not a known constant. If the node has neither the input
+// nor the attribute, the list is empty.
 std::optional<std::vector<int64_t>> ListOf(const onnx::NodeProto& node,
                                            const std::vector<const OnnxConstant*>& inputs,
                                            size_t input, const std::string& attribute);

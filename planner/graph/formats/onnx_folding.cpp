@@ -206,7 +206,8 @@ Folded FoldGemm(const Folding& folding) {
   return One(Computed(folding, {a[turn_a ? 1 : 0], b[turn_b ? 0 : 1]}));
 }
 
-// Computes extents by the equation if its axes are single letters without an ellipsis.
+// Computes the extents of the result from the equation, if all axes are single letters and there is
+// no ellipsis.
 Folded FoldEinsum(const Folding& folding) {
   std::string equation = folding.attributes.Text("equation");
   std::erase(equation, ' ');

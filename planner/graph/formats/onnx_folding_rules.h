@@ -96,8 +96,8 @@ inline OnnxConstant Repeated(const OnnxConstant& constant, const Sizes& dims) {
   });
 }
 
-// Returns a constant whose elements are computed from the inputs. `numbers` counts all elements,
-// even if the elements of the inputs are copies of fewer ones.
+// Returns a constant whose elements are computed from the inputs. Its `numbers` counts all its
+// elements, even if some are equal because elements of the inputs are copies.
 inline OnnxConstant Computed(const Folding& folding, const Sizes& dims) {
   OnnxConstant made;
   made.dims = dims;

@@ -28,8 +28,8 @@
 
 namespace ucudnn::planner {
 
-// Stands for a batch of any size. It is a prime number above the usual extents of networks, so that
-// only extents that count images are multiples of it.
+// The importer computes with this batch where the batch may have any size. It is a prime number
+// above the usual extents of networks, so that only extents that count images are multiples of it.
 constexpr int64_t kAnyBatch = 1'000'003;
 
 // The importer refuses a larger batch, and a tensor with more axes.
@@ -53,7 +53,7 @@ struct OnnxTensor {
 
 // Scores (products of queries and keys) whose values are not known yet. Scores get no node of their
 // own, because the Attention of queries, keys and values computes them. Each tensor of scores has
-// its own entry, because biases and softmaxes may give several tensors of one product.
+// its own entry, because one product may become several tensors by adding biases and by softmaxes.
 struct OnnxScores {
   int product = 0;  // position of the plain product in OnnxImporter::scores_
   NodeId queries = 0;
@@ -79,9 +79,9 @@ class OnnxImporter {
 
   // The loop over nodes, in onnx.cpp.
   void ReadNames(const onnx::GraphProto& graph);
-  // Finds inputs whose layout differs from channels first, before any node depends on their axes.
-  // Such inputs are images that the model transposes to channels first, as tf2onnx writes them, and
-  // inputs of three axes that are sequences of tokens.
+  // Finds inputs in which the channels are not the axis after the batch, before any node depends on
+  // their axes. Such inputs are images that the model transposes to channels first, as tf2onnx
+  // writes them, and inputs of three axes that are sequences of tokens.
   void FindLayouts(const onnx::GraphProto& graph);
   Status AddNode();
   bool Fold();
@@ -284,7 +284,7 @@ class OnnxImporter {
   std::vector<OnnxScores> scores_;
   std::map<NodeId, std::vector<std::string>> names_;  // by node: its names in tensors_
   int next_tensor_ = 0;
-  int64_t kept_values_ = 0;  // computed values in constants_, weighted by their cost
+  int64_t kept_values_ = 0;  // values in constants, each counted 1 + (inputs of its node) times
   const onnx::NodeProto no_node_;
   const onnx::NodeProto* node_ = &no_node_;  // the node of the file that is being added
   NodeId first_node_ = 0;  // nodes of graph_ from this one on were added for node_

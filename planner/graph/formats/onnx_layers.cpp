@@ -338,8 +338,8 @@ Status OnnxImporter::AddResize() {
   for (size_t axis = 0; axis < rank; ++axis) {
     const double wanted = factors[axis] * static_cast<double>(extents[axis]);
     if (!(wanted >= 0.5 && wanted < 2147483648.0)) return Refuse("to no image");
-    // If the factor is a quotient computed from `sizes`, the product is inexact, so it is rounded
-    // to the nearest.
+    // If the factor is a quotient computed from `sizes`, the product is inexact and is rounded to
+    // the nearest integer.
     const bool rounds = !sizes->empty();
     const auto extent =
         static_cast<int64_t>(rounds ? std::floor(wanted + 0.5) : std::floor(wanted));

@@ -19,7 +19,8 @@ class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
 
-  // Parses fields up to and including `end`; '\0' stands for the end of the text.
+  // Parses fields up to and including the character `end`, or up to the end of the text if `end` is
+  // '\0'.
   Status ParseFields(char end, int depth, std::vector<TextField>& fields) {
     for (;;) {
       SkipSpace();

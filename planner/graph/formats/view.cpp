@@ -101,7 +101,7 @@ std::optional<View> Reshaped(const View& from, const std::vector<int64_t>& exten
     Digits taken;
     int64_t left = extent;
     if (left < 1) return std::nullopt;
-    // The digit of a batch of 1 goes to the first axis that begins where the digit stands.
+    // If the next digit is that of a batch of 1, the axis that begins here gets it.
     while (next < digits.size() && rest.axis == ViewAxis::kBatch && rest.size == 1) {
       taken.push_back(rest);
       advance();

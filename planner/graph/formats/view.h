@@ -61,8 +61,8 @@ View PlainView(const NodeExtents& extents, size_t rank);
 // Joins adjacent digits that together are one digit of an axis.
 Digits Joined(const Digits& digits);
 
-// Returns the view with other extents and the same digits in the same order; none if an extent
-// would split a digit into unequal parts.
+// Returns a view with the extents `extents` and the same digits in the same order; none if an
+// extent would split a digit into unequal parts.
 std::optional<View> Reshaped(const View& from, const std::vector<int64_t>& extents);
 
 // Splits the digits of `a` and `b` so that they correspond one to one; none if that is impossible.

@@ -1,6 +1,6 @@
 // The architectures of the built-in networks, one file each; resnet.cpp has ResNet and ResNetV2.
-// networks.h lists the networks themselves. Only a fault in a description gives an error. Pure
-// functions.
+// networks.h lists the networks themselves. A function fails only if its own description of the
+// network is wrong. Pure functions.
 #pragma once
 
 #include <array>

@@ -50,8 +50,8 @@ void Remove(std::vector<Candidate>& table,
   std::erase_if(table, [&](const Candidate& row) { return is(row.micro); });
 }
 
-// Returns a slow engine without workspace, and one that takes a third of the time per image and 1
-// MiB of workspace per image.
+// Returns a slow engine without workspace, and a fast one with a third of the time and 1 MiB of
+// workspace per image.
 std::vector<Candidate> SlowAndFast(int n, double launch_ms = 1) {
   std::vector<Candidate> table;
   AddEngine(table, "legacy:0", n, [&](int size) { return Curve{launch_ms + 0.3 * size, 0}; });
@@ -96,14 +96,14 @@ TEST(AutoPolicy, OnlyTheWholeWhereNothingMayBeDivided) {
 
 TEST(AutoPolicy, FewSizesWhereNothingIsGainedByDividing) {
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited)).asked, SizeIs(3));
-  // Each image takes 1 MiB of workspace, so a cache of 24 MiB holds the workspace of 24 images, and
-  // half of the cache holds the workspace of 12 images. Parts of at most 24 images are 11 parts,
-  // ceil(256 / 24), of up to 24 images, ceil(256 / 11). Parts of at most 12 images are 22 parts of
-  // up to 12 images.
+  // Each image needs 1 MiB of workspace, so a cache of 24 MiB holds the workspace of 24 images, and
+  // half of the cache holds the workspace of 12 images. With at most 24 images in a part there are
+  // 11 parts, ceil(256 / 24), of up to 24 images, ceil(256 / 11). With at most 12 images in a part
+  // there are 22 parts of up to 12 images.
   EXPECT_THAT(ReplayAuto(SlowAndFast(256, 3), Asking(256, kUnlimited, 1, 24 * kMiB)).asked,
               ElementsAre(16, 64, 256, 12, 24));
-  // If a launch costs nothing, dividing may pay at any size between the measured ones. Policy auto
-  // still measures no more than 1.5 * 9 = 13 sizes; powerOfTwo measures 9.
+  // If a launch costs nothing, dividing may gain time at any size between the measured ones. Policy
+  // auto still measures no more than 1.5 * 9 = 13 sizes; powerOfTwo measures 9.
   EXPECT_LE(ReplayAuto(SlowAndFast(256, 0), Asking(256, kUnlimited)).asked.size(), 13u);
 }
 
@@ -182,7 +182,8 @@ TEST(AutoPolicy, OnlyTheLastPieceIsNoMultipleOfTheStep) {
   ASSERT_TRUE(replay.division);
   ExpectLegalDivision(*replay.division, 27, 4, 9 * kMiB);
   EXPECT_EQ(replay.division->Largest().engine, "legacy:1");
-  // The pieces have 8, 8, 8 and 3 images, or 8, 8, 4 and 7.
+  // The workspace of 9 images fits the limit. Pieces of 8, 8, 8 and 3 images are legal, and so are
+  // pieces of 8, 8, 4 and 7.
   EXPECT_EQ(replay.division->Pieces(), 4);
 }
 
@@ -304,8 +305,8 @@ TEST(AutoPolicy, FindsTheOptimumOfStraightLines) {
   }
 }
 
-// Draws a kernel like real ones: each engine has a launch time, a rate, waves of tiles that fill
-// the chip in steps, and noise.
+// Returns random measurements of a kernel that resembles real ones: each engine has a launch time,
+// a rate, waves of tiles that fill the chip in steps, and noise.
 std::vector<Candidate> RealisticTable(std::mt19937& random, int n, double noise, bool waves) {
   const auto uniform = [&](double low, double high) {
     return std::uniform_real_distribution<double>(low, high)(random);
@@ -339,8 +340,8 @@ std::vector<Candidate> RealisticTable(std::mt19937& random, int n, double noise,
   return table;
 }
 
-// Holds sums over kernels under one limit. `times` is the sum of each kernel's time divided by its
-// time under policy all.
+// Sums over kernels under one limit. `times` adds up ratios: the time of a kernel's division under
+// policy auto, divided by its time under policy all.
 struct Sum {
   double times = 0;
   int kernels = 0;

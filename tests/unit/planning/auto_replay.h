@@ -1,5 +1,5 @@
 // Replays batch-size policies on a full table of measurements, to see which rows each policy would
-// look at, and which division it would find.
+// look at, and which division it would find in them.
 #pragma once
 
 #include <cstddef>

@@ -20,8 +20,8 @@ namespace {
 constexpr int kMostBytes = 9;
 constexpr int kImageBytes = 64;
 
-// Draws worlds that can occur. Programs were told only answers that ucudnn may give; a store may
-// hold any promise.
+// Makes random worlds that can occur. Programs were told only answers that ucudnn may give. A store
+// may hold any promise.
 class Drawing {
  public:
   explicit Drawing(unsigned seed) : random_(seed) {}
@@ -30,8 +30,8 @@ class Drawing {
   bool Once(int in) { return Int(1, in) == 1; }
   size_t Bytes() { return static_cast<size_t>(Int(0, kMostBytes)); }
 
-  // With `only_rows` a decision depends only on the kernel, its rows and its limits; the test sets
-  // the limits afterwards.
+  // With `only_rows` a decision depends only on the kernel, its rows and its limits, which the test
+  // then sets.
   World Call(bool only_rows = false) {
     World world;
     Facts& facts = world.facts;
@@ -128,8 +128,9 @@ class Drawing {
     world.late = !world.settled && Once(3);
   }
 
-  // Draws rows of two to four engines, each with the whole mini-batch and some pieces. One time in
-  // two, times are nearly linear in the size, so that gains are about as large as the hysteresis.
+  // Makes rows of two to four engines: for each engine one row of the whole mini-batch, and rows of
+  // some smaller sizes. In half of the cases times are nearly linear in the size, so that gains are
+  // about as large as the hysteresis.
   std::vector<Candidate> DrawRows(int n, const std::string& prefix, bool own_deterministic) {
     std::vector<Candidate> rows;
     const bool graph = prefix == "graph:", linear = Once(2);
@@ -155,7 +156,7 @@ class Drawing {
     return rows;
   }
 
-  // Draws up to three grids of tiles, each with one or two kinds, and engines for the kinds.
+  // Makes up to three grids of tiles, each with one or two kinds, and engines for the kinds.
   void DrawTiles(World& world) {
     Facts& facts = world.facts;
     facts.tiles = static_cast<TileUse>(Int(0, 2));
@@ -192,7 +193,7 @@ class Drawing {
     }
   }
 
-  // Draws what a program was told about the algorithm that it names, at a time when other rows were
+  // Sets what a program was told about the algorithm that it names, at a time when other rows were
   // measured.
   void DrawTold(std::vector<Candidate> rows, bool in_budget, Facts& facts, CallFacts& call) {
     std::erase_if(rows, [&](const Candidate&) { return Once(5); });
@@ -214,8 +215,8 @@ class Drawing {
           offers, [&](const Offer& offer) { return offer.promise.reported.engine != facts.asked; });
       if (!offers.empty()) told = offers[Int(0, static_cast<int>(offers.size()) - 1)].promise;
     } else if (call.need_bytes && *call.need_bytes > (in_budget ? 0 : limit)) {
-      // If the need of an algorithm fits the limit, a program is told this need. Only if the need
-      // exceeds the limit, another engine is promised in the algorithm's place.
+      // If the need of an algorithm fits the limit, a program is told this need. Another engine is
+      // promised in the algorithm's place only if the need exceeds the limit.
       NamedOffer offer{{facts.problem, facts.asked, facts.numeric, in_budget ? 0 : limit,
                         facts.deterministic, in_budget},
                        *call.need_bytes};
@@ -232,8 +233,8 @@ class Drawing {
       if (!told) told = PiecesFor(offer, rows);
     }
     if (!told || told->workspace_bytes > call.passed_bytes) return;
-    // The promise may have been given on another device; here ucudnn may set aside less than the
-    // promise needs.
+    // The promise may have been given on another device. On this device ucudnn may set aside less
+    // than the promise needs.
     facts.assured_bytes = Once(8) ? Bytes() : AssuredBytes(*told);
     told->provisional |= Once(4);
     if (call.kind != CallKind::kIdentity) {
@@ -245,8 +246,8 @@ class Drawing {
     call.was_told = true;
   }
 
-  // Draws a division for a workspace plan. Its candidates are the rows of the division's pieces and
-  // all undivided native rows.
+  // Makes an entry of a workspace plan. Its candidates are the rows of the entry's pieces and all
+  // undivided native rows.
   std::optional<ConfirmedLegacyKernel> DrawConfirmed(const std::vector<Candidate>& all,
                                                      const Facts& facts) {
     ConfirmedLegacyKernel confirmed;
@@ -289,7 +290,7 @@ class Drawing {
     plan.confirmed = std::move(confirmed);
   }
 
-  // Draws what was promised before for a plan of the graph API. A promise of less than the plan's
+  // Sets what was promised before for a plan of the graph API. A promise of less than the plan's
   // need occurs only if the need exceeds the limit, or if a workspace plan gives the plan a share.
   // A promise of more occurs only for vast plans.
   void DrawPromised(World& world, Facts& facts, PlanFacts& plan) {
@@ -346,8 +347,9 @@ void ExpectKeepsItsWord(World world, int& divided) {
   divided += decision->action == CallAction::kSchedule && decision->configuration.Pieces() > 1;
 }
 
-// Sanitizers and debug builds draw fewer cases: one thread has no races for TSan to find, and
-// asserts and little optimisation make each case many times slower.
+// TSan builds and debug builds try fewer cases. The test has one thread, so TSan can find no race
+// in it. In debug builds each case is many times slower, because of asserts and little
+// optimisation.
 #ifdef __SANITIZE_THREAD__
 constexpr int kFewer = 20;
 #elif !defined(NDEBUG)
@@ -372,8 +374,8 @@ TEST(DecisionProperty, EveryDecisionKeepsTheInvariants) {
 }
 
 // Returns the time of the decision's schedule or, if the call runs as asked, the time of the engine
-// that was asked for. Returns kNoTime if that engine's workspace exceeds `room`, if it is not as
-// deterministic as required, or if the call is refused.
+// that was asked for. Returns kNoTime if that engine's workspace exceeds `room` bytes, if the
+// engine is not as deterministic as required, or if the call is refused.
 double TimeOf(const World& world, const Decision& decision, size_t room) {
   const Facts& facts = world.facts;
   if (decision.action == CallAction::kSchedule) return decision.configuration.TimeMs();
@@ -383,8 +385,9 @@ double TimeOf(const World& world, const Decision& decision, size_t room) {
   return decision.action == CallAction::kReal && suits && fits ? own->micro.time_ms : kNoTime;
 }
 
-// Draws worlds, and lets `give` set each world's room, from 0 up to kMostBytes bytes. Expects that
-// no decision is slower than one with less room, and that more room helps in some cases.
+// Makes random worlds. In each world `give` sets one limit of workspace after the other, from 0 to
+// kMostBytes bytes. Expects that no decision is slower than a decision under a smaller limit, and
+// that in some worlds a larger limit gives a faster decision.
 template <typename Draw, typename Give>
 void ExpectDecidesNoSlower(Draw draw, Give give) {
   const unsigned seed = std::random_device()();
@@ -427,8 +430,8 @@ TEST(DecisionProperty, ACallIsNoSlowerUnderALargerLimit) {
                         });
 }
 
-// The caller passes no workspace. TimeOf counts a call that runs as asked only if its engine fits
-// the share.
+// The caller passes no workspace, so a call that runs as asked has only the share. If its engine
+// needs more, TimeOf returns kNoTime.
 TEST(DecisionProperty, ACallIsNoSlowerWithALargerShareOfTheBudget) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {
@@ -444,7 +447,8 @@ TEST(DecisionProperty, ACallIsNoSlowerWithALargerShareOfTheBudget) {
       });
 }
 
-// A plan that is not the first of a list is divided with its own engine alone, whatever the limit.
+// A plan that is not the first of a heuristics list may be divided with its own engine only,
+// whatever the limit.
 TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {
@@ -455,10 +459,10 @@ TEST(DecisionProperty, APlanIsNoSlowerUnderALargerLimit) {
       [](World& world, size_t room) { world.facts.user_limit = room; });
 }
 
-// If a list's first plan exceeds the limit, any engine may replace it. If the plan fits, it is the
-// program's choice, and no faster engine replaces it. So more room may make the kernel slower
-// without bound (docs/design.md, invariant 7; DecisionTable has rows that show this). Therefore the
-// plan here exceeds all limits.
+// The first plan of a heuristics list keeps its engine if it fits the limit, because it is the
+// program's choice. If it exceeds the limit, a much faster engine may replace it. So a larger
+// limit, which the plan fits, may make the kernel slower without bound (docs/design.md, invariant
+// 7; DecisionTable has rows that show this). In this test the plan exceeds all limits.
 TEST(DecisionProperty, AFirstPlanIsNoSlowerUnderALargerLimitThatItExceeds) {
   ExpectDecidesNoSlower(
       [](Drawing& drawing) {

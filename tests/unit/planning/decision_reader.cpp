@@ -43,7 +43,7 @@ class Reader {
   int Int() { return static_cast<int>(Number()); }
   size_t Bytes() { return static_cast<size_t>(Number()); }
 
-  // Reads "3", "3f" or "3w"; "g3" is an engine that the legacy API lacks.
+  // Reads "3", "3f" or "3w". In a call of the legacy API, "g3" is engine 3 of the graph API.
   Candidate Engine() {
     Candidate engine;
     engine.native = graph_ || !Skip("g");
@@ -59,9 +59,9 @@ class Reader {
     Expect("@");
     return {engine, Int()};
   }
-  // Reads "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES", the tiles that an image is cut into. With the
-  // optional part behind the +, two of the tiles are edges, and this part has the engine, time and
-  // workspace of an edge.
+  // Reads the tiles that an image is cut into: "ENGINE#TILES:MS/BYTES" or
+  // "ENGINE#TILES:MS/BYTES+ENGINE:MS/BYTES". In the second form two of the tiles are edges, and the
+  // part behind the + is the engine, time and workspace of an edge.
   Tiling Tiles(int n) {
     Tiling tiling;
     Candidate tile = Engine();
@@ -78,8 +78,8 @@ class Reader {
     }
     return tiling;
   }
-  // Reads "ENGINE@IMAGES:MS/BYTES". A trailing d marks a deterministic engine, and "?" stands for a
-  // time that nobody measured.
+  // Reads "ENGINE@IMAGES:MS/BYTES". A trailing d marks a deterministic engine. MS is "?" if nobody
+  // measured the time.
   Candidate Row() {
     Candidate row = Engine();
     Expect("@");
@@ -91,7 +91,8 @@ class Reader {
     row.micro.deterministic = Skip("d");
     return row;
   }
-  // Reads "ROWxCOUNT+ROW": one row or several, each with the number of its pieces if it is not 1.
+  // Reads "ROWxCOUNT+ROW": one or more rows. COUNT is a row's number of pieces, and 1 if it is
+  // absent.
   Configuration Plan(std::vector<Candidate>* rows = nullptr) {
     Configuration configuration;
     do {
@@ -286,7 +287,7 @@ class WorldReader {
     } else if (name == "math") {
       facts.problem.math = static_cast<MathType>(value.Int());
     } else if (name == "step") {
-      // An image takes 64 bytes, so with this alignment pieces begin at multiples of the step.
+      // An image has 64 bytes, so with this alignment pieces begin at multiples of the step.
       facts.problem.alignment = 64 * value.Int();
     } else if (name == "tiles") {
       facts.tiles = value.Skip("fit") ? TileUse::kToFit : TileUse::kToGain;

@@ -1,88 +1,90 @@
 // Tests what Decide decides, row by row. A row describes a kernel, its measurements and its
-// surroundings. Behind the arrow stand how the kernel runs, in how much workspace, and why:
+// surroundings. Behind the arrow it says how the kernel runs, in how much workspace, and why:
 //
 //   KERNEL | ROWS | ELSE -> RUNS; BYTES; WHY
 //
-// E is the number of an engine: of legacy:E in a call of the legacy API, of graph:E in a plan. In a
-// call, gE is graph:E. An f or a w behind the number says that the engine rounds as FFT or Winograd
-// do; other engines sum directly. B are bytes of workspace, I are images. MS is a time in
-// milliseconds, or ? if nobody measured it. PLAN lists pieces as ROWS does; x3 behind a piece makes
-// it three equal pieces, and unlike pieces have a + between them. WHOLE is one piece of the whole
-// mini-batch.
+// E is the number of an engine: of legacy:E in a call of the legacy API, of graph:E in a plan of
+// the graph API. In a call, gE is graph:E. An f or a w behind the number says that the engine
+// rounds as FFT or Winograd do; other engines sum directly. B is a number of bytes of workspace,
+// and I a number of images. MS is a time in milliseconds, or ? if nobody measured it. PLAN lists
+// pieces, each written as in ROWS; x3 behind a piece makes it three equal pieces, and unlike pieces
+// have a + between them. WHOLE is one piece of the whole mini-batch. "The file" is a workspace
+// plan.
 //
 // KERNEL begins with a kind of call of the legacy API (kKinds in decision_reader.cpp), with `plan`,
 // an execution plan of the graph API, or with `first`, the first plan of a heuristics list. Then:
 //   asks=E        the engine that the program names; 1 if absent
 //   need=B        the workspace that this engine needs
-//   refuses       the library refuses this engine for the call
-//   passes=B      the workspace that a call passes; if absent, need=B
+//   refuses       cuDNN refuses this engine for the call
+//   passes=B      the workspace that a call passes; if absent, as much as need=B
 //   limit=B       the user's limit
 //   tiles=fit     tiles may be used to fit the limit
 //   tiles=gain    tiles may be used to fit the limit or to gain time
-//   tiles-need=B  no tiles fit: the least that any tiles need
-//   no-tiles=WHY  no tiles fit: what prevents them
+//   tiles-need=B  no tiles fit: the smallest workspace of any tiles
+//   no-tiles=WHY  no tiles can run, for the reason WHY
 //   vast          the tiles of this plan may run other engines
 //   random        the engines of this plan are not deterministic
 //   n=I           the mini-batch; 8 if absent
 //   step=I        pieces begin at multiples of I
 //   math=M        the math type of the descriptor and of all rows (a cudnnMathType_t)
-//   with-graph    engines of the graph API may serve the call
-//   file=PLAN     the workspace plan runs PLAN; for calls, ~WHOLE,WHOLE lists undivided engines
-//   file=own:PLAN    for plans: PLAN runs the plan's own engine
+//   with-graph    engines of the graph API may run the call
+//   file=PLAN     the file says PLAN; for calls, ~WHOLE,WHOLE lists undivided engines
+//   file=own:PLAN    for plans: PLAN has the plan's own engine
 //   file=whole:PLAN  for plans: PLAN is undivided, since dividing gains nothing
-//   file=not:WHY     for plans: the workspace plan does not hold
-//   file-waits    what the file says is known only when the plan runs
-//   file-later    what the file says is known only at a later call
-//   share=B/B     the bytes of a budget for this kernel, and the most for any kernel
-//   assured=B     what ucudnn sets aside for any call; told pieces that nothing replaces use it
-//   divided       pieces run until now
-//   ran           no pieces run until now
-//   lost          the budget took the kernel's share away
-// What a call of the legacy API was told:
+//   file=not:WHY     for plans: the file's entry cannot be used, for the reason WHY
+//   file-waits    for plans: the file's entry can be used only when the plan runs
+//   file-later    for calls: cuDNN may confirm the file's entry only at a later call
+//   share=B/B     the kernel's share of a budget, and the limit for every kernel
+//   assured=B     what ucudnn sets aside for any call; pieces-alone may use it
+//   divided       an earlier decision runs the kernel in pieces
+//   ran           an earlier decision runs the kernel, but not in pieces
+//   lost          the budget took the share of the earlier decision away
+// A call of the legacy API may have been told something before:
 //   told=PLAN~WHOLE  PLAN runs, and WHOLE (if absent, PLAN's first piece) may replace it
 //   room=B        the told promise has B bytes, more than it needs
 //   provisional   the told promise was given before everything was measured
 //   from-file     the told promise is from a workspace plan
-//   serves=PLAN   within the told promise, pieces for calls that only the named algorithm serves
-//   pieces-alone  nothing replaces the told pieces: they ran here and were compared with WHOLE
-//   alone=PLAN~WHOLE  for calls that only the named algorithm serves: PLAN, compared with WHOLE
+//   serves=PLAN   the told promise runs PLAN in calls that no other algorithm can run
+//   pieces-alone  no undivided engine can replace the told pieces. They ran in this process and
+//                 were compared with WHOLE
+//   alone=PLAN~WHOLE  a promise for calls that only the named algorithm can run: it runs PLAN,
+//                     which was compared with WHOLE
 //   was-told      the program was told a promise that needs more workspace than it passes
-// What was promised for a plan of the graph API:
-//   told=B/E      B bytes. If this is less than the plan's need, engine E keeps the promise in one
-//                 piece (E*: E may also run in place of pieces); without E only pieces of the
-//                 plan's own engine keep it. If it is more, E is the plan's own engine
+// A plan of the graph API may have a promise:
+//   told=B/E      a promise of B bytes. If this is less than the plan's need, engine E keeps the
+//                 promise in one piece (E*: E may also run in place of pieces); without E only
+//                 pieces of the plan's own engine keep it. If B is more, E is the plan's own engine
 //   stored=B/E    the same, promised by an earlier process
-//   rival=B/E     the same, promised by another process just before this one promises
+//   rival=B/E     the same, promised by another process just before this process promises
 //   others=E/B    engines that may replace the plan, the best guess first
 // ROWS are measurements: E@I:MS/B for a piece of I images, and E#I:MS/B for each of the I tiles
 // that an image is cut into. In E#I:MS/B+E:MS/B the part behind the + is for each of two edge
 // tiles. A trailing d marks a deterministic engine.
 // ELSE describes the surroundings:
-//   observes, deterministic, strict  the user demands this mode
-//   untuned       nothing is measured here
-//   unsettled     more will be known
-//   store         other processes may measure
-//   late          there was no time to measure more
-//   capturing     a stream is captured
-//   more-outside  the capture hides facts
+//   observes, deterministic, strict  the user set this option
+//   untuned       this process measures nothing
+//   unsettled     a later call may know more measurements
+//   late          as unsettled, and this process has no time left to measure more
+//   store         for plans: other processes may measure
+//   capturing     the call's stream is captured
+//   more-outside  for calls: a call outside the capture may use more engines
 //   failed        a piece failed before
-//   tiles-unsettled  more will be known about tiles
-//   tiles-late    there was no time to measure more tiles
+//   tiles-unsettled, tiles-late  as unsettled and late, but for tiles
 //   wrong=E@I     these pieces (E#I: these tiles) are found wrong
 //   uncompared=E@I  these pieces (E#I: these tiles) cannot be compared now
-//   slower=E#I    in place these tiles are slower than the whole
-//   too-large     the whole exceeds the memory for measuring, so tiles are compared one by one
+//   slower=E#I    timed in place, these tiles are slower than the undivided engine
+//   too-large     the undivided call exceeds the memory for measuring, so tiles are compared alone
 //   no-pieces     pieces cannot be built
 //   no-whole      nothing undivided can be built
 //
-// RUNS is `asked` (the program's own call), `refused`, or a plan. Behind `else` stands what runs if
-// the plan cannot run; `or fails` says that nothing does. E#I are I tiles of one kind. `stands`
-// says that the kernel keeps what runs until now; BYTES and WHY are then absent.
-// BYTES are promised of the caller's workspace; the bytes behind a + are ucudnn's own.
-// WHY is the reason, with its details: InTiles, the number of pieces, bytes, a limit behind <=, an
-// engine, and in parentheses what prevents tiles. Then may follow the promise that a plan gives,
-// keeps or replaces; `next` or `later`, the call at which the kernel is decided anew; and, each
-// behind a !, the entries of the report's fallbacks.
+// RUNS is `asked` (the program's own call), `refused`, or a plan. Behind `else` is what runs if the
+// plan cannot run; `or fails` says that then the call fails. E#I are I tiles of one kind. `stands`
+// says that the earlier decision stays in force; BYTES and WHY are then absent. BYTES is the
+// promised part of the caller's workspace; a number behind a + is workspace of ucudnn's own. WHY is
+// the reason, with its details: InTiles, the number of pieces, bytes, a limit behind <=, an engine,
+// and in parentheses what prevents tiles. Up to three things may follow WHY: the promise that a
+// plan gives, keeps or replaces; `next` or `later`, the call at which the kernel is decided again;
+// and the entries of the report's fallbacks, each behind a !.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -728,14 +730,15 @@ TEST(DecisionTable, NamesTheFastestUndividedEnginesWithinTheLimit) {
       {"plain need=8 | 1@8:4/8 0@8:9/0 |", "legacy:1", "legacy:1"},
       {"plain need=8 | |", "", ""},
       {"plain need=8 passes=4 told=1@4:3/4x2~0@8:9/0 | |", "legacy:0", "legacy:0"},
-      // In the first of these four rows graph:5 is the fastest and fits. In the second its own
-      // pieces are faster; in the third it is slower than legacy:1; in the fourth it does not fit.
+      // In the first of these four rows graph:5 is the fastest and fits. In the second row it still
+      // is the fastest undivided engine, though pieces of it are faster. In the third row it is
+      // slower than legacy:1, and in the fourth it does not fit.
       {"plain need=8 with-graph | 1@8:6/8 0@8:9/0 g5@8:4/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/8 g5@4:1/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:7/8 |", "legacy:1", "legacy:1"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/9 |", "legacy:1", "legacy:1"},
-      // A Winograd engine does not count: it is coarser than any undivided engine of the legacy API
-      // that could be told in its place.
+      // A Winograd engine does not count, because it is coarser than every undivided engine of the
+      // legacy API, one of which the program would be told of.
       {"plain need=8 with-graph | 1@8:6/8 g5w@8:4/8 |", "legacy:1", "legacy:1"},
       {"plan need=8 | 1@8:4/8 1@4:1/4 |", "graph:1", "graph:1"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5/0 |", "graph:2", "graph:2"},

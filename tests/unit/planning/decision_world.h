@@ -1,4 +1,4 @@
-// A World knows the answers to the questions of Decide: what was measured, what may replace a plan,
+// A World holds the answers to the questions of Decide: what was measured, what may replace a plan,
 // which pieces are wrong, what cannot be built. It is a plain value.
 #pragma once
 
@@ -22,8 +22,8 @@ struct World {
   std::vector<MicroConfiguration> others;  // engines that may replace a plan, best first
   std::vector<PieceName> wrong;            // pieces that are compared and found wrong
   std::vector<PieceName> uncompared;       // pieces that cannot be compared now
-  std::vector<PieceName> slower;           // tiles that are slower in place than the whole
-  bool is_too_large = false;         // the whole cannot be compared, so tiles are compared alone
+  std::vector<PieceName> slower;           // tiles that are slower than the undivided engine
+  bool is_too_large = false;         // too large to be compared undivided; tiles are compared alone
   bool breaks_pieces = false;        // no plan in pieces can be built
   bool breaks_whole = false;         // nothing undivided can be built
   std::optional<KeptPromise> rival;  // what another process promises first

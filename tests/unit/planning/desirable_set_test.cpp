@@ -39,8 +39,8 @@ std::vector<Point> Points(const std::vector<Configuration>& set) {
   return points;
 }
 
-// Returns, by the definition, the points that no other point beats: for every workspace the least
-// time in the fewest pieces, if it is faster than every point with less workspace.
+// Returns the points that no other point beats. `best` has, for each workspace, the least time and
+// then the fewest pieces. A point is returned if it is faster than every point with less workspace.
 std::vector<Point> Front(const std::map<size_t, std::pair<double, int>>& best) {
   std::vector<Point> front;
   for (const auto& [workspace_bytes, cost] : best) {
@@ -107,8 +107,8 @@ TEST(DesirableSet, EqualsWorkspaceReuseAtEveryWorkspace) {
   }
 }
 
-// Draws times that resemble an engine's: a fixed cost, a rate and a little noise. They are whole
-// numbers, so sums are exact.
+// Returns random measurements. Times resemble an engine's: a fixed cost, a rate and a little noise.
+// They are whole numbers, so sums are exact.
 std::vector<MicroConfiguration> Kernel(std::mt19937& random, const std::vector<int>& sizes,
                                        int engines) {
   std::vector<MicroConfiguration> measured;
@@ -154,7 +154,8 @@ TEST(DesirableSet, OfRecordedKernelsAgreesWithWorkspaceReuse) {
       ASSERT_FALSE(set.empty());
       std::set<size_t> workspaces;
       for (const MicroConfiguration& micro : measured) workspaces.insert(micro.workspace_bytes);
-      // For every workspace the last member that fits is as fast as the optimum of Workspace Reuse.
+      // Under each limit, the last configuration of the set that fits is as fast as the optimum of
+      // Workspace Reuse.
       for (const size_t limit : workspaces) {
         const auto optimum = OptimizeWorkspaceReuse(measured, table.problem.n, step, limit);
         const auto past = std::find_if(set.begin(), set.end(), [&](const Configuration& one) {

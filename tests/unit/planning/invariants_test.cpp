@@ -28,7 +28,8 @@ std::string Broken(const Judged& spoilt) {
   return broken != nullptr ? broken : "";
 }
 
-// Returns the number of the invariant that the decision about `line` breaks after `spoil`, or '-'.
+// Returns the number of the invariant that the decision about `line` breaks after `spoil`; '-' if
+// it breaks none.
 char Number(const std::string& line, const Spoil& spoil) {
   Judged decided = Judge(line);
   EXPECT_EQ(Broken(decided), "") << line;

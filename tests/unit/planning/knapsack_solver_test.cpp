@@ -41,7 +41,7 @@ void Enumerate(std::span<const Choices> kernels, size_t budget_bytes, const Tota
   }
 }
 
-// Returns the least totals. Uses no bounds: kernel by kernel it keeps every pair of totals that no
+// Returns the least totals. Uses no bounds: after each kernel it keeps every pair of totals that no
 // other pair beats.
 Totals FullDynamicProgram(std::span<const Choices> kernels, size_t budget_bytes) {
   std::map<size_t, double> front = {{0, 0}};
@@ -76,7 +76,8 @@ size_t Least(std::span<const Choices> kernels) {
   return least;
 }
 
-// Draws whole numbers, so that sums are exact and ties frequent.
+// Returns a random network. Times and sizes are whole numbers, so that sums are exact and ties
+// frequent.
 std::vector<Choices> SmallNetwork(std::mt19937& random, int kernels) {
   std::vector<Choices> network(kernels);
   for (Choices& choices : network) {
@@ -126,8 +127,8 @@ TEST(KnapsackSolver, EqualsAFullDynamicProgramOnNetworks) {
     EXPECT_TRUE(selection->optimal);
     const Totals totals = TotalsOf(network, selection->chosen);
     EXPECT_LE(totals.second, budget);
-    // Each time is rounded to 2^-30 ms, so two selections of `kernels` times are told apart if they
-    // differ by more than kernels * 2^-30 ms. Sums of doubles are off by far less.
+    // The solver rounds each time to 2^-30 ms, so it distinguishes two selections of `kernels`
+    // times if they differ by more than kernels * 2^-30 ms. Sums of doubles are off by far less.
     const double optimum = FullDynamicProgram(network, budget).first;
     EXPECT_NEAR(totals.first, optimum, kernels * 0x1p-30);
   }

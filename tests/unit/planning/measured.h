@@ -1,4 +1,4 @@
-// Draws random measurements, and checks what holds for every division of a mini-batch.
+// Makes random measurements, and checks what holds for every division of a mini-batch.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ inline int Draw(std::mt19937& random, int low, int high) {
   return std::uniform_int_distribution<int>(low, high)(random);
 }
 
-// Draws a time in whole milliseconds, so that sums are exact and equal times are ties. 3 of 36
-// draws are invalid times.
+// Returns a random time in whole milliseconds, so that sums are exact and equal times are ties. One
+// time in twelve is invalid.
 inline double RandomTime(std::mt19937& random) {
   switch (Draw(random, 0, 35)) {
     case 0:
@@ -56,8 +56,8 @@ inline MicroConfiguration RandomMicro(std::mt19937& random, int algorithm, int m
           RandomWorkspace(random), Draw(random, 0, 1) == 1};
 }
 
-// Draws rows in any order. Some sizes are absent, others have several engines, and the sizes 0, n +
-// 1 and n + 2 fit no division.
+// Returns random rows in any order. Some sizes are absent, others have several engines. The sizes
+// 0, n + 1 and n + 2 fit no division.
 inline std::vector<MicroConfiguration> RandomMeasured(std::mt19937& random, int n, int engines) {
   std::vector<MicroConfiguration> measured;
   const int present = Draw(random, 1, 4);

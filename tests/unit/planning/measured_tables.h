@@ -34,13 +34,13 @@ struct Comparison {
 };
 
 // Finds divisions in `tables` and times them in `judges`. `judges` may be the same tables, or a
-// second recording of the same kernels, in which no division profits from lucky times of the first.
-// Leaves out kernels that `judges` lacks.
+// second recording of the same kernels: then lucky times in `tables` do not make a division look
+// faster. Leaves out kernels that `judges` lacks.
 Comparison Compare(const std::vector<KernelTable>& tables, const std::vector<KernelTable>& judges,
                    size_t limit_bytes, size_t l2_bytes);
 
 // Returns how far two recordings of the same kernels differ: the median of |a - b| / max(a, b) over
-// all rows.
+// all rows that both recordings have.
 double Noise(const std::vector<KernelTable>& a, const std::vector<KernelTable>& b);
 
 }  // namespace ucudnn::planning

@@ -33,8 +33,8 @@ TEST_P(MeasuredTables, AutoIsWithinOnePercentOfAllWhereLuckDoesNotCount) {
   }
 }
 
-// Two recordings of the same time may differ by more than 6 %. Each recording judges the divisions
-// of the other, which halves the error from such differences.
+// Two recordings of a time may differ by more than 6 %. Each recording judges the divisions that
+// were found in the other, which halves the error from such differences.
 TEST_P(MeasuredTables, AutoIsWithinOnePercentOfAllOnNetworksItWasNotMadeWith) {
   const std::pair<std::string, int> networks[] = {
       {"alexnet-32", 15}, {"resnet18-32", 33}, {"vgg16-32", 27}};

@@ -1,5 +1,5 @@
-// Tests that more room never gives a slower plan. Promises are compared under rising limits, and
-// with an enumeration of all divisions that may be promised.
+// Tests that a larger limit of workspace never gives a slower plan. Promises under rising limits
+// are compared with each other, and with an enumeration of all divisions that may be promised.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,8 +26,9 @@ struct Case {
   PromiseRequest request;
 };
 
-// All times are whole milliseconds, so that sums are exact. One time in two they are nearly linear
-// in the size, so that gains are about as large as the hysteresis.
+// Returns a random case. All times are whole milliseconds, so that sums are exact. In half of the
+// cases the times are nearly linear in the size, so that gains are about as large as the
+// hysteresis.
 Case RandomCase(std::mt19937& random, int most_images, int engines) {
   Case drawn;
   drawn.request.n = Draw(random, 1, most_images);
@@ -60,8 +61,8 @@ double TimeOf(const std::optional<Configuration>& configuration) {
   return configuration ? configuration->TimeMs() : kNoTime;
 }
 
-// Calls `find` under rising limits and expects that no division is slower than one under a lower
-// limit. Adds to `helped` the number of limits under which the division is faster.
+// Calls `find` under rising limits, and expects that no division is slower than a division under a
+// lower limit. Adds to `helped` the number of limits under which the division is faster.
 template <typename Find>
 void ExpectNoSlowerWithMoreRoom(const Case& drawn, double hysteresis, Find find, int& helped) {
   double fastest_ms = kNoTime;
@@ -166,7 +167,8 @@ class Enumeration {
   double fastest_divided_ms_ = kNoTime;
 };
 
-// Returns the time of the fastest division in which any piece may follow any other.
+// Returns the time of the fastest division into allowed pieces, whatever the numeric classes of its
+// pieces are.
 double MixedMs(const Case& drawn) {
   std::vector<MicroConfiguration> rows;
   for (const Candidate* candidate : AllowedCandidates(drawn.measured, drawn.request)) {

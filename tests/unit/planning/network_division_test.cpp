@@ -70,8 +70,8 @@ TEST(NetworkDivision, AKernelOnTwoLanesCountsTwice) {
   }
 }
 
-// If the budget is divided by lane, each of the two lanes has 12 / 2 = 6 bytes, fewer than the 10
-// that the first kernel needs.
+// If the budget is divided by lane, each of the two lanes has 12 / 2 = 6 bytes. The fast
+// configuration of the first kernel needs 10 bytes.
 TEST(NetworkDivision, LanesThatShareAKernelAreDividedByKernelWhereThatIsFaster) {
   const std::vector<NetworkKernel> kernels = {{{One(0, 9), One(10, 1)}, 1, {0}},
                                               {{One(0, 9), One(1, 1)}, 1, {0, 1}}};

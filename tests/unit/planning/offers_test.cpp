@@ -106,7 +106,7 @@ TEST(Offers, NameEnginesOfTheGraphApiAsWhatTakesTheirPlace) {
               ::testing::Contains("graph:5@8x1 else legacy:0, told as legacy:0 2/4"));
 }
 
-// Only algorithm 1 serves an identity activation, and only in forward calls.
+// Identity activations occur only in forward calls, and only algorithm 1 can run them.
 TEST(Offers, OfTheAlgorithmThatServesIdentitiesCanBeKeptAlone) {
   const std::string rows = "0@8:20/0 1@5:3/4 0@3:3/0";
   const std::vector<std::string> whole = {"legacy:0@8x1 else legacy:0, told as legacy:0 20/0"};
@@ -419,8 +419,8 @@ TEST(PromiseOfWorkspacePlan, NamesTheLargestPieceToAProgramThatNamesNone) {
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
-// A program asks the library how much workspace the told engine needs for the whole mini-batch, so
-// that engine must serve the whole.
+// A program asks the library how much workspace the told engine needs for the whole mini-batch. So
+// the library must support that engine for the whole mini-batch.
 TEST(PromiseOfWorkspacePlan, NamesNoEngineThatServesPiecesAlone) {
   NamedRequest named = NamedIn(8);
   named.engine = {};

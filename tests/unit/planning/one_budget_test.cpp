@@ -1,8 +1,9 @@
 // Compares Workspace Division with Workspace Reuse on times of real engines: full tables of the CPU
 // stand-in (tables/README.md). Workspace Division has one budget for all kernels. Workspace Reuse
 // gives each kernel an equal part of the budget as its limit, and is never faster (mu-cuDNN,
-// section IV-D). This holds in plans made offline and in a run. The tables hold micro-batches of at
-// most 32 images, and a mini-batch of 256 is divided into them.
+// section IV-D). The tests expect this of plans that are made offline and of plans that are made in
+// a run. The tables hold micro-batches of at most 32 images, and a mini-batch of 256 is divided
+// into them.
 #include <gtest/gtest.h>
 
 #include <ostream>

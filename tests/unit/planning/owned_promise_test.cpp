@@ -82,7 +82,8 @@ TEST(OwnedPromise, TilesAreChoicesWhereTheyGain) {
   EXPECT_THAT(OwnedChoices(measured, Within(250, NumericClass::kDirect), tilings), SizeIs(3));
 }
 
-// Compares the choices with Workspace Reuse. The two may differ by gains below the hysteresis.
+// Compares the choices with the optima of Workspace Reuse. A choice may be slower than an optimum
+// by less than the hysteresis.
 TEST(OwnedPromise, ChoicesRiseAndFallAndHoldTheBestOfEveryLimit) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);

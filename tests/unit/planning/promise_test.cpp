@@ -119,8 +119,8 @@ TEST(Promise, TheLargestPieceIsTheLeastExact) {
   EXPECT_EQ(promise->reported.engine, "legacy:4");
 }
 
-// Two direct pieces of 4 images would be fastest, but nothing direct and undivided could replace
-// them.
+// Two direct pieces of 4 images would be fastest. But no direct engine runs undivided, so nothing
+// could replace them.
 TEST(Promise, AFasterPieceOfTheSameSizeFollowsTheOneThatIsReported) {
   const std::vector<Candidate> measured = {Row(4, 8, 90, 0, kFft), Row(4, 4, 3, 0, kFft),
                                            Row(0, 4, 2, 0)};
@@ -310,8 +310,8 @@ TEST(Promise, AForeignEngineIsNoCoarserThanWhatIsReported) {
   EXPECT_FALSE(random->reported.deterministic);
 }
 
-// Nothing of the legacy API could replace the faster Winograd engine, so the direct one is
-// promised.
+// If the faster Winograd engine ran, the program would have to be told of a Winograd engine of the
+// legacy API, and there is none. So the direct engine is promised.
 TEST(Promise, AForeignEngineThatNothingReplacesLeavesTheNextOneItsPlace) {
   const std::vector<Candidate> measured = {
       Row(0, 8, 8, 0), Foreign(8, 3, 20, kWinograd), {{"graph:5", 8, 4, 10, true}, kDirect, false}};

@@ -1,4 +1,4 @@
-// Draws random instances of Workspace Division. Their kernels resemble the kernels of networks.
+// Makes random instances of Workspace Division, whose kernels resemble the kernels of networks.
 // tests/bench uses them, too.
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace ucudnn::planning {
 
-// Draws a desirable set as a convolution may have: an engine without workspace, and `engines`
-// faster engines whose workspace and launch overhead depend on the number of micro-batches. Sizes
-// are multiples of `granule` bytes. Workspace rises and time falls.
+// Returns a random desirable set as a convolution may have it: an engine without workspace, and
+// `engines` faster engines whose workspace and launch overhead depend on the number of
+// micro-batches. Sizes are multiples of `granule` bytes. Workspace rises and time falls.
 inline Choices KernelChoices(std::mt19937& random, int engines, size_t granule) {
   std::uniform_real_distribution<double> share(0, 1);
   const double slow_ms = 0.2 * std::exp(3 * share(random));
@@ -48,7 +48,7 @@ inline void Thin(std::mt19937& random, size_t most, Choices& choices) {
   }
 }
 
-// Draws a network of `kernels` kernels with at most `most` choices each.
+// Returns a random network of `kernels` kernels with at most `most` choices each.
 inline std::vector<Choices> RandomNetwork(std::mt19937& random, int kernels, int engines,
                                           size_t granule, size_t most) {
   std::vector<Choices> network;

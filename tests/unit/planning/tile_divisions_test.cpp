@@ -104,8 +104,8 @@ TEST(TileDivisions, AKindWithoutARowLeavesNone) {
   EXPECT_TRUE(DesirableTiles(tiles, rows).empty());
 }
 
-// In one budget, tiles are choices like any others. An undivided kernel of one image takes most of
-// the budget; in tiles it leaves room for another kernel.
+// In one budget, tiles are choices like any others. Undivided, a kernel of one image uses most of
+// the budget. In tiles it leaves enough for another kernel.
 TEST(TileDivisions, ShareABudget) {
   const auto tiles = CutRows(4);
   std::vector<std::vector<MicroConfiguration>> rows(3);

@@ -13,7 +13,7 @@ using test::ProblemWith;
 
 constexpr size_t kKiB = 1024, kMiB = kKiB * kKiB;
 
-// x and y take 32 * 256 * 256 * 4 bytes = 8 MiB each.
+// x and y have 32 * 256 * 256 * 4 bytes = 8 MiB each.
 ConvolutionProblem Image(Layout layout = Layout::kNchw, int n = 1) {
   return ProblemWith({.n = n, .c = 32, .k = 32, .x = {1, 256, 256}, .layout = layout});
 }

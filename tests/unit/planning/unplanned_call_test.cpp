@@ -46,7 +46,7 @@ TEST(DecideUnplanned, KeepsThePromiseElseTheStrictLimitElseRunsWhatIsNamed) {
   const Row rows[] = {
       {{.algorithm = 1}, kNamed},
       {{.algorithm = 1, .told = 5}, kTold},
-      // Another algorithm never serves an identity activation.
+      // No other algorithm can run a call with identity activation.
       {{.kind = CallKind::kIdentity, .algorithm = 1, .told = 5}, kNamed},
       {{.kind = CallKind::kMisaligned, .algorithm = 1, .told = 5}, kTold},
       // A limit that is not strict refuses nothing.

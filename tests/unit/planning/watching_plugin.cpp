@@ -1,4 +1,4 @@
-// This solver plug-in takes each kernel's first choice, reports its time limit as its gap, and
+// This solver plug-in selects each kernel's first choice, reports its time limit as its gap, and
 // fails if calls overlap.
 #include <atomic>
 #include <chrono>

@@ -51,7 +51,7 @@ TEST(WorkspaceDivision, DisjointReservesTheSumAndSharedTheLargest) {
   }
 }
 
-// Two layers run one kernel, so its workspace is spent once and saves time twice.
+// If two layers run the first kernel, its workspace counts once, but makes both layers faster.
 TEST(WorkspaceDivision, LayersOfOneKernelWeighItsTime) {
   const std::vector<DesirableConfigurations> kernels = {{One(0, 9), One(6, 5)},
                                                         {One(0, 9), One(6, 3)}};
@@ -133,7 +133,8 @@ Network Recorded(const std::string& name) {
   return network;
 }
 
-// One budget of `limit` times the number of kernels is never slower than `limit` for each kernel.
+// One budget for all kernels, of `limit` bytes per kernel, is never slower than a limit of `limit`
+// bytes for each kernel.
 TEST(WorkspaceDivision, OfRecordedNetworksIsNeverSlowerThanWorkspaceReuse) {
   for (const char* name : {"alexnet", "alexnet-again", "alexnet-32", "resnet18-32"}) {
     const Network network = Recorded(name);

@@ -1,5 +1,5 @@
-// Tests what is read from workspace plans. Any other content is refused with a message that names
-// the place in the file.
+// Tests the reading of workspace plans. Wrong content is refused with a message that names the
+// place in the file.
 #include "planning/workspace_plan.h"
 
 #include <gmock/gmock.h>
