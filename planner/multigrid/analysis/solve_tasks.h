@@ -85,9 +85,9 @@ class SolveTasks final : public LayerSystem {
   // Returns the tasks for which a reader of run p's states on the finest level must wait.
   const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
-  // RelaxF and Advance only note in `phase_` what the units of a level do next. A later call runs
-  // RunPhase, which adds one task per unit for everything that is noted. A step that cannot follow
-  // the noted ones in one task begins a new phase.
+  // RelaxF and Advance only note in `phase_` what the units of a level do next. RunPhase then adds
+  // one task per unit for all that is noted. If the next operation cannot be part of these tasks,
+  // RunPhase is called before it is noted.
   Status Broadcast() override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;
