@@ -27,9 +27,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS = 8
 WIDE, NARROW = 864, 27  # the channels in the plan and in the run; 9 * 864 * 864 numbers are 25.6 MiB
-# These limits hold with --assert. EXPOSED: the largest fraction of the links' time that may be exposed. SLOWER: the smallest
-# ratio of the time of a step without overlap to the time of a step with overlap. APART: the largest relative error of a
-# simulated time.
+# These limits hold with --assert. EXPOSED: the largest fraction of the links' time that the backward pass may leave
+# unhidden. SLOWER: the smallest ratio of the time of a step without overlap to the time of a step with overlap. APART:
+# the largest relative error of a simulated time.
 EXPOSED, SLOWER, APART = 0.15, 1.10, 0.05
 MODES = ("no sums", "overlap", "overlap=False")
 
@@ -213,7 +213,7 @@ def main():
         if any([rank.wait() for rank in ranks]):
             sys.exit("parallel_overlap.py: a rank failed")
         found = json.loads(told.splitlines()[-1])
-        measured = min(found["no sums"]) / (LAYERS - 1 / 3)  # the first layer takes two thirds of the others' time
+        measured = min(found["no sums"]) / (LAYERS - 1 / 3)  # the first layer takes two thirds as long as the others
         return show(options, found, dict(zip(MODES[1:], plan(options, folder, WIDE, measured))))
 
 

@@ -257,8 +257,8 @@ class Bench:
             timed = ranks <= self.processors
             ms, memory, exchanged, least = {}, 0, 0, 0
             for operation in OPERATIONS:
-                # These runs give times and memory, which depend on the cuDNN that computes. The bytes of messages do not
-                # depend on it, so they are counted below with a cuDNN that computes nothing.
+                # These runs give times and memory, which depend on the cuDNN that computes. The bytes of messages do
+                # not depend on the cuDNN, so on the stand-in they are counted below with a cuDNN that computes nothing.
                 if timed:
                     results = self.run(operation, images, extent, dilation, ranks, samples=trials)
                     ms[operation] = statistics.median(self.pairs(results)[0])

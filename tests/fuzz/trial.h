@@ -106,8 +106,8 @@ class Trial {
   // Returns whether ucudnn must serve the call, because a measured engine fits the limit and the
   // workspace.
   bool MustFit(const test::GuardedMemory& workspace) const;
-  // Returns whether the measurements have an undivided engine that serves within `limit`. If `math`
-  // is set, only measurements of calls with that math count.
+  // Returns whether the measurements have an undivided engine that can run the call within `limit`.
+  // If `math` is set, only measurements of calls with that math count.
   bool MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
                    std::optional<MathType> math) const;
 
