@@ -6,7 +6,7 @@ namespace ucudnn::multigrid {
 namespace {
 
 // Scratch states of each lane: steps through a block alternate between two of them, and the third
-// holds the state that is compared.
+// holds a stepped state whose distance from a kept state is measured.
 constexpr int kScratch = 3;
 
 }  // namespace
@@ -263,7 +263,7 @@ Status BlockSystem::MeasureResidual(bool by_state) {
 
 Status BlockSystem::MeasureFullResidual(int parts) {
   const Level& shape = hierarchy_->level(0);
-  // A lane's scratch must keep the compared state until the next Wait. So only as many parts run at
+  // A lane's scratch must keep the stepped state until the next Wait. So only as many parts run at
   // once as there are lanes. If blocks run side by side, each step has its own scratch.
   const int distance = runs_side_by_side_ ? shape.coarsening : 1;
   const int at_once = runs_side_by_side_ ? parts : lanes_->count();

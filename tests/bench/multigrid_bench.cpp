@@ -161,8 +161,8 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   }
 }
 
-// Prints the fastest times of training steps that update weights on the host and on the device;
-// both take turns.
+// Prints the fastest times of training steps that update weights on the host and of steps that
+// update them on the device. The two kinds of steps take turns.
 void PrintTraining(const DeviceTarget& target, const char* device, int most_layers) {
   std::printf("\nprocessor ms of a step of training on %s, two cycles both ways, grouped, graph\n",
               device);

@@ -129,10 +129,10 @@ class Bench:
             for count in ("sent", "received"):
                 found = result[f"{count}_bytes"] / result["counted"]
                 self.expect(f"{rank}: bytes {count} in a call", getattr(least, count), found)
-            # A message is packed by one copy before it is sent. A received message takes three copies. The first copies the
-            # part of the filter (or, for a gradient, of the image) that is applied to the message. The other two fetch and
-            # store the part of the output to which the result is added. A filter's gradient is copied out of the memory in
-            # which it was summed.
+            # A message is packed by one copy before it is sent. A received message needs three copies. The first copies
+            # the part of the filter (or, for a gradient, of the image) that is applied to the message. The other two
+            # fetch and store the part of the output to which the result is added. A filter's gradient is copied out of
+            # the memory in which it was summed.
             self.expect(f"{rank}: copies of a call", least.sends + 3 * least.receives + int(gradient),
                         result["copies"] / result["counted"])
             # One reduction of NCCL sums the gradient of all weights.

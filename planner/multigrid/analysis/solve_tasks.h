@@ -96,8 +96,9 @@ class SolveTasks final : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
-  // Adds the tasks that measure the residual, the only norm for which cycles ask: every device
-  // compares its C-points, and a tree of messages gives the sum to all devices. Returns no numbers.
+  // Adds the tasks that measure the residual, the only norm for which cycles ask. Every device
+  // computes the distances between its C-points and their advanced states, and a tree of messages
+  // gives the sum to all devices. Returns no numbers.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return 0; }
 

@@ -17,7 +17,7 @@
 
 namespace ucudnn::multigrid {
 
-// How ranks that solve on devices reach each other.
+// How ranks that solve on devices exchange their states.
 struct RankTransport {
   Transport wanted = Transport::kAuto;
   // Limit of each wait for other ranks.

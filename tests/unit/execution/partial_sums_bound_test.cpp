@@ -119,7 +119,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   ~PartialSumsBound() override { functions_.cudnnDestroy(handle_); }
 
   // Returns the configuration with which `engine` computes `part` as a partial sum of `problem`;
-  // nullopt if the engine does not serve `part`.
+  // nullopt if the engine does not support `part`.
   std::optional<MicroConfiguration> Partial(const ConvolutionProblem& problem,
                                             const std::string& engine,
                                             const ConvolutionProblem& part) {
@@ -132,7 +132,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   }
 
   // Returns a plan of `engine` in pieces of `sizes` images. The plan has no runs if the engine does
-  // not serve a piece.
+  // not support a piece.
   Configuration Plan(const std::string& engine, const std::vector<int>& sizes) {
     Configuration configuration;
     for (const int size : sizes) {
@@ -146,7 +146,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   }
 
   // Returns a plan in which `engine` computes the rows of y in `parts` parts. The plan has no runs
-  // if the engine does not serve the parts.
+  // if the engine does not support the parts.
   Division Rows(const ConvolutionProblem& problem, const std::string& engine, int parts) {
     auto cut = CutIntoTiles(problem, {.spatial = {1, parts, 1}});
     EXPECT_TRUE(cut.ok()) << cut.message();

@@ -136,7 +136,7 @@ class TiledRuns : public test::DeviceTest {
   }
 
   // Returns a configuration with one run for each kind of tile, in exactly the workspace that its
-  // piece needs. The configuration has no runs if the engine does not serve a kind.
+  // piece needs. The configuration has no runs if the engine does not support a kind.
   Configuration RunsOf(const cudnn::GraphTemplate& plan, const Tiles& cut) {
     const ConvolutionProblem& whole = plan.convolution.problem;
     cudnn::GraphEngines engines(functions_, {handle_, nullptr}, {&plan});

@@ -149,7 +149,7 @@ TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
                   .empty());
 }
 
-// Returns the plan of engine number `engine`, which must serve the problem.
+// Returns the plan of engine number `engine`. REQUIRES: the engine supports the problem.
 cudnn::GraphTemplate TemplateOf(const ConvolutionProblem& problem, int engine) {
   return test::Must(cudnn::ReadTemplate(RealCudnn(), Graph(problem).Plan(engine).value().get()));
 }

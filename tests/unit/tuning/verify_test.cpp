@@ -55,7 +55,7 @@ class VerifyTest : public ::testing::Test {
   }
 
   // Returns `engine` for `images` images with the workspace of a piece. If the engine does not
-  // serve this many images, returns an empty engine.
+  // support this many images, returns an empty engine.
   MicroConfiguration Micro(ConvolutionProblem problem, const EngineId& engine, int images) {
     const int n = std::exchange(problem.n, images);
     for (const cudnn::EngineChoice& choice : EnginesOf(problem)) {

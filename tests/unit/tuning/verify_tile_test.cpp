@@ -138,7 +138,7 @@ class VerifyTileTest : public TileTest {
   }
 
   // Returns a division, without times, in which the plan's engine runs all tiles of the grid. The
-  // division has no tiles if the engine does not serve all of them.
+  // division has no tiles if the engine does not support all of them.
   Division Divide(const ConvolutionProblem& whole, const TileGrid& grid,
                   const cudnn::GraphTemplate& plan, int64_t most_span = kMostViewSpan) {
     auto tiles = CutIntoTiles(whole, grid, most_span);
@@ -161,7 +161,8 @@ class VerifyTileTest : public TileTest {
     return division;
   }
 
-  // Compares each kind of tile. Returns the first verification that is not equal, if there is one.
+  // Verifies each kind of tile alone. Returns the first verification whose result is not kEqual, if
+  // there is one.
   Verification VerifyKinds(const ConvolutionProblem& whole, const Division& division,
                            const EngineScope& scope, const MeasureLimits& limits = {}) {
     for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
@@ -172,7 +173,7 @@ class VerifyTileTest : public TileTest {
     return {ComparisonResult::kEqual, ""};
   }
   // Expects that the plan's tiles are right: once as views, and once with packed copies of all
-  // tensors that span more than a few rows. Returns in how many of these cases the engine serves
+  // tensors that span more than a few rows. Returns in how many of these cases the engine supports
   // the tiles.
   int ExpectEqual(const cudnn::GraphTemplate& plan, const TileGrid& grid) {
     const ConvolutionProblem& whole = plan.convolution.problem;
@@ -285,7 +286,7 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneFusedRowMoreOrWritesOneIsRejected) {
 }
 
 // If the tile lies in the whole tensor, an engine that reads one row too many reads a finite number
-// there, so its output is right. The fault shows only because tiles are compared between NaNs.
+// there, so its output is right. The fault shows only because VerifyTile surrounds tiles with NaNs.
 TEST_F(VerifyTileTest, AnEngineThatReadsOneRowMoreIsRejected) {
   for (const Operation operation : test::kOperations) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
@@ -370,7 +371,7 @@ TEST_F(VerifyTileTest, LongViewsAreComparedWithTheirOwnStrides) {
 
 class LongViewTest : public VerifyTileTest {};
 
-// Compares a view whose two channels of x lie 2^31 bytes apart in memory.
+// Verifies a tile whose view of x has two channels that lie 2^31 bytes apart in memory.
 TEST_F(LongViewTest, IsComparedBetweenNansToo) {
   if (std::getenv("UCUDNN_TEST_LONG_VIEWS") == nullptr) {
     GTEST_SKIP() << "runs for measured_tiles_full_test, since it takes 6 GiB";
