@@ -36,7 +36,7 @@ def own_rows(extent, ranks, rank):
 
 
 def foreign_rows(extent, ranks, rank, dilation):
-    """Returns the rows of other ranks that the filter's taps reach from the rank's own rows."""
+    """Returns the rows of other ranks that the filter reads for the outputs of the rank's own rows."""
     own = own_rows(extent, ranks, rank)
     reached = {row + dilation * tap for row in own for tap in range(-(FILTER // 2), FILTER // 2 + 1)}
     return reached & set(range(extent)) - own
