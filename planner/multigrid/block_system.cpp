@@ -6,7 +6,7 @@ namespace ucudnn::multigrid {
 namespace {
 
 // Scratch states of each lane: steps through a block alternate between two of them, and the third
-// holds the state that is compared.
+// holds a stepped state whose distance from a kept state is measured.
 constexpr int kScratch = 3;
 
 }  // namespace
@@ -131,12 +131,12 @@ Status BlockSystem::StepThrough(int block, int end, State to, int lane) {
 
 Status BlockSystem::StepLead(int level, Source source) {
   const int lead = hierarchy_->level(level).lead;
-  // The next level shares the first C-point of this level. Correct may have swapped that state with
-  // a state of the finer level, so the next level's pointer to it is set again.
+  // If level + 1 has no first state of its own, its first state is the first C-point of this level.
+  // Correct(level - 1) may have swapped that C-point for another state, so it is set again.
   const bool is_shared = level < hierarchy_->coarsest() && !traits_.has_inlet;
   if (is_shared && !HasOwnFirst()) grids_[level + 1].states[0] = CPoint(level, 0);
-  // If each coarse level has its own first state, Restrict sets this state. A nested start has no
-  // Restrict, so the state is copied here.
+  // If level + 1 has its own first state, Restrict sets it. A nested start has no Restrict, so the
+  // first C-point is copied here.
   const bool copies = is_shared && HasOwnFirst() && source == Source::kNone;
   if (lead == 0 && !copies) return Status::Ok();
   return Run({kLead, level, Adds(level, source)}, 1, [&](int, int lane) -> Status {
@@ -263,7 +263,7 @@ Status BlockSystem::MeasureResidual(bool by_state) {
 
 Status BlockSystem::MeasureFullResidual(int parts) {
   const Level& shape = hierarchy_->level(0);
-  // A lane's scratch must keep the compared state until the next Wait. So only as many parts run at
+  // A lane's scratch must keep the stepped state until the next Wait. So only as many parts run at
   // once as there are lanes. If blocks run side by side, each step has its own scratch.
   const int distance = runs_side_by_side_ ? shape.coarsening : 1;
   const int at_once = runs_side_by_side_ ? parts : lanes_->count();

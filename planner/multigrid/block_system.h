@@ -1,7 +1,7 @@
 // The states of a chain, or of the contiguous blocks of a chain that one rank has. Any Propagator
-// can compute them: it runs each block of a level as one chain. Results do not depend on the number
-// of lanes, to the bit. States and steps are numbered in the direction of the chain; in an adjoint,
-// 0 is the adjoint's own first state.
+// can compute them: it runs the work of each block as one chain of operations. Results do not
+// depend on the number of lanes, to the bit. States and steps are numbered in the direction of the
+// chain; in an adjoint, 0 is the adjoint's own first state.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +75,8 @@ class BlockSystem : public LayerSystem {
   static Result<BlockSystem> Make(Propagator& propagator, const Hierarchy& hierarchy, Lanes& lanes,
                                   Storage storage, State first);
 
-  // Creates the states of one rank's blocks. REQUIRES: SetFirst is called before the first solve.
+  // Creates the states of one rank's blocks. REQUIRES: before the first solve, SetFirst is called
+  // or, with an inlet, SetInlet.
   static Result<BlockSystem> MakePart(Propagator& propagator, const Hierarchy& hierarchy,
                                       Lanes& lanes, Storage storage, const PartTraits& traits);
 
@@ -96,7 +97,7 @@ class BlockSystem : public LayerSystem {
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return propagator_->UnitRoundoff(); }
 
-  // Returns the number of states that Make creates.
+  // Returns the number of states that Make creates if chains do not run side by side.
   static int64_t StatesFor(const Hierarchy& hierarchy, int lanes, Storage storage);
 
   // Runs each phase that a cycle may contain. Propagator::Prepare calls it.
@@ -105,7 +106,7 @@ class BlockSystem : public LayerSystem {
   // Sets the inlet, which must outlive the system, before the first solve. REQUIRES:
   // PartTraits::has_inlet.
   void SetInlet(Inlet& inlet) { inlet_ = &inlet; }
-  // Copies `first` into the first state of each level that has a copy of u0.
+  // Copies `first` into the first state of the finest level.
   Status SetFirst(State first);
   // Adds `change.to` - `change.from` to every kept state of the finest level, except to
   // `change.from` itself and, with Storage::kCPoints, to the last state, which RelaxF computes
@@ -130,9 +131,9 @@ class BlockSystem : public LayerSystem {
   Status Join() { return propagator_->Join(); }
 
   // Sets `states` to the first `count` states of block `block` of the finest level, the C-point
-  // first. Block -1 is in front of the first C-point. F-points that are not kept are computed into
-  // `scratch`, which has as many states as the block has F-points. States that `states` already
-  // holds are not computed again.
+  // first. Block -1 has the states in front of the first C-point. F-points that are not kept are
+  // computed into `scratch`, which has as many states as the block has F-points. States that
+  // `states` already holds are not computed again.
   Status ReadOn(int block, int count, const std::vector<State>& scratch, int lane,
                 std::vector<State>& states);
 

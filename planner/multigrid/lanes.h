@@ -1,6 +1,6 @@
-// Lanes on which the blocks of a level run at once. Each lane has a thread, and the first lane has
-// the caller's. Lanes that are streams of a device need no threads: the caller's thread serves all
-// of them.
+// Lanes on which the blocks of a level run at once. Each lane has a thread; the first lane uses the
+// caller's. Lanes that are streams of a device need no threads: the caller's thread enqueues the
+// work of all of them.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ class Lanes {
   Lanes(int count, std::unique_ptr<Pool> pool);
 
   int count_ = 1;
-  std::unique_ptr<Pool> pool_;  // null if the caller's thread serves all lanes
+  std::unique_ptr<Pool> pool_;  // null if the caller's thread runs all lanes
 };
 
 }  // namespace ucudnn::multigrid

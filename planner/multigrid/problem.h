@@ -31,8 +31,8 @@ struct Problem {
 // chain.
 Result<Problem> DrawnProblem(const planner::Graph& graph, BatchNorms norms, uint64_t seed);
 
-// Returns a problem without parameters and image, for networks that have too many weights to draw
-// them all at random. `time` and `step` are as in DrawnProblem.
+// Returns a problem without parameters and image. TakeParameters then draws only the parameters of
+// one rank. `time` and `step` are as in DrawnProblem.
 Result<Problem> UndrawnProblem(const planner::Graph& graph, BatchNorms norms);
 
 // Returns the image that DrawnProblem draws.

@@ -1,9 +1,9 @@
 // Times the computation of a kernel's desirable set. The kernel is measured with 8 engines, and the
 // policy is all. At most 10 ms are allowed at 256 images. There are three kinds of kernels. The
 // first has realistic times (a fixed cost, a rate and noise). The second has the same times, but
-// batch boundaries are legal only at multiples of 7. The third is the worst case, in which nearly
-// every row that becomes affordable makes some configuration faster. The bench also times the
-// choice among grids of tiles with 400 measured rows. At most 1 ms is allowed for this choice.
+// batch boundaries are legal only at multiples of 7. The third is the worst case: as the workspace
+// grows, nearly every row that newly fits makes some configuration faster. The bench also times
+// the choice among grids of tiles with 400 measured rows. At most 1 ms is allowed for this choice.
 #include <benchmark/benchmark.h>
 
 #include <cmath>

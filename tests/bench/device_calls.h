@@ -22,7 +22,7 @@ struct DeviceCalls {
   long events = 0, waits = 0;
   long host_functions = 0;
   long allocations = 0;          // the number of allocations by libucudnn's code
-  long calling_allocations = 0;  // the number of allocations that the calling thread made of them
+  long calling_allocations = 0;  // the part of `allocations` that the calling thread made
 
   DeviceCalls operator-(const DeviceCalls& before) const;
 };

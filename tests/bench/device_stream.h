@@ -1,5 +1,5 @@
-// Makes streams for benches whose cuDNN does nothing. They use the machine's CUDA driver if there
-// is one, otherwise the CPU stand-in of this build.
+// Makes streams for benches whose cuDNN does nothing. The streams use the machine's CUDA driver if
+// there is one, otherwise the CPU stand-in of this build.
 #pragma once
 
 #include <string>

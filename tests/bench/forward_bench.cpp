@@ -1,5 +1,5 @@
-// Measures how much longer a forwarded call takes than a direct one. A function of a library that
-// does nothing is called by turns directly and through the drop-in. At most 3 ns are allowed.
+// Measures how much longer a forwarded call takes than a direct one. A function that does nothing
+// is called by turns directly and through the drop-in. At most 3 ns are allowed.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
-// Measures what ucudnn costs users of the graph API. They call the drop-in, and the cuDNN behind it
-// executes nothing. Both sides of each comparison take turns in one run.
+// Measures what ucudnn costs users of the graph API. Calls go to the drop-in, and the cuDNN behind
+// it executes nothing. Both sides of each comparison take turns in one run.
 // - An execution in m pieces may take 1 us + 0.3 us * m longer than m direct executions. It may not
 //   allocate on the heap. A variant pack is made for each execution, as frameworks do.
 // - Finalizing a plan that ucudnn does not change may take 0.2 us longer than finalizing it

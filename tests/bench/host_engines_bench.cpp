@@ -54,7 +54,7 @@ ConvolutionShape ShapeOf(const Layer& layer, int64_t n, Operation operation,
   return s;
 }
 
-// Runs the convolution by oneDNN, as a user of oneDNN would write it. If `any` is false, all
+// Runs the convolution with oneDNN, as a user of oneDNN would write it. If `any` is false, all
 // tensors are in nchw. Otherwise they are in the layouts that oneDNN prefers, and each run reorders
 // every tensor from or to nchw.
 class Rival {

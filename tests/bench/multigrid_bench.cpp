@@ -136,8 +136,8 @@ void PrintWays(const DeviceTarget& target, int most_layers) {
   }
 }
 
-// Prints times per cycle. Each is a difference between solves with different numbers of cycles, so
-// that the beginning and the end of a solve do not count.
+// Prints times per cycle. Each time follows from the difference between two solves with different
+// numbers of cycles, so that the beginning and the end of a solve do not count.
 void PrintHostTimes(const DeviceTarget& target, int layers) {
   std::printf("\nprocessor time of a cycle of %d layers on a device that does nothing\n", layers);
   std::printf("%-18s%10s%12s%18s\n", "way", "calls", "us", "us for a call");
@@ -161,8 +161,8 @@ void PrintHostTimes(const DeviceTarget& target, int layers) {
   }
 }
 
-// Prints the fastest times of training steps that update weights on the host and on the device;
-// both take turns.
+// Prints the fastest times of training steps that update weights on the host and of steps that
+// update them on the device. The two kinds of steps take turns.
 void PrintTraining(const DeviceTarget& target, const char* device, int most_layers) {
   std::printf("\nprocessor ms of a step of training on %s, two cycles both ways, grouped, graph\n",
               device);

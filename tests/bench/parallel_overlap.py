@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Measures how much of the time of summing gradients a step hides behind its backward pass. The executor of ucudnn.parallel
-runs on gloo, with layers and links that sleep. `ucudnn plan --simulate` predicts the times of such a step, with layers as slow
-as they were measured without sums.
+"""Measures how much of the time for summing gradients is hidden behind the backward pass of a step. The executor of
+ucudnn.parallel runs on gloo, with layers and links that sleep. `ucudnn plan --simulate` predicts the times of such a
+step, with layers as slow as they were measured without sums.
 
     parallel_overlap.py build/release/bin/ucudnn [--ranks 2] [--layer-ms 60] [--rounds 5] [--assert]
 
-Every rank has all layers. A layer's forward pass takes a third of --layer-ms and its backward pass the rest. The first layer's
-backward pass takes only a third, since the input needs no gradient. A link takes half of a layer's backward pass for the
-layer's sum. In the plan, layers have 25 MiB of parameters, with one sum for each layer. In the run, they have about a
-thousandth of that, and the links are slower by as much. The program fails if the links sleep less than planned in a step with
-sums, however long the step takes. It needs a Python that has torch, and a processor for each rank. The other work of the ranks
-adds to the times."""
+Every rank has all layers. A layer's forward pass takes a third of --layer-ms and its backward pass the rest. The first
+layer's backward pass takes only a third, since the input needs no gradient. A link takes half as long for a layer's sum
+as the layer's backward pass takes. In the plan, layers have 25 MiB of parameters, with one sum for each layer. In the
+run, they have about a thousandth of that, and the links are a thousand times slower. The program fails if the links
+sleep less than planned in a step with sums, however long the step takes. It needs a Python that has torch, and a
+processor for each rank. The other work of the ranks adds to the times."""
 import argparse
 import importlib.util
 import json
@@ -27,9 +27,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS = 8
 WIDE, NARROW = 864, 27  # the channels in the plan and in the run; 9 * 864 * 864 numbers are 25.6 MiB
-# These limits hold with --assert. EXPOSED: the largest fraction of the links' time that may be exposed. SLOWER: the smallest
-# ratio of the time of a step without overlap to the time of a step with overlap. APART: the largest relative error of a
-# simulated time.
+# These limits hold with --assert. EXPOSED: the largest fraction of the links' time that the backward pass may leave
+# unhidden. SLOWER: the smallest ratio of the time of a step without overlap to the time of a step with overlap. APART:
+# the largest relative error of a simulated time.
 EXPOSED, SLOWER, APART = 0.15, 1.10, 0.05
 MODES = ("no sums", "overlap", "overlap=False")
 
@@ -77,7 +77,7 @@ def plan(options, folder, channels, layer_ms):
 
 
 def split_sums(path):
-    """Rewrites the plan so that each layer has a sum of its own, as in the network with WIDE channels."""
+    """Rewrites the plan so that each layer has its own sum, as in the network with WIDE channels."""
     schedule = json.loads(path.read_text())
     (bundle, ), elements = schedule["sums"], {}
     for node in schedule["nodes"]:
@@ -90,7 +90,7 @@ def split_sums(path):
 
 
 class Link:
-    """The port of a rank, which transfers one message at a time. `awaited_ms`: the transfer times of all awaited messages."""
+    """The port of a rank, which transfers one message at a time. `awaited_ms`: the sum of the times of awaited messages."""
 
     def __init__(self, bytes_per_s):
         self.rate, self.free, self.awaited_ms, self.lock = bytes_per_s, 0.0, 0.0, threading.Lock()
@@ -213,7 +213,7 @@ def main():
         if any([rank.wait() for rank in ranks]):
             sys.exit("parallel_overlap.py: a rank failed")
         found = json.loads(told.splitlines()[-1])
-        measured = min(found["no sums"]) / (LAYERS - 1 / 3)  # the first layer takes two thirds of the others' time
+        measured = min(found["no sums"]) / (LAYERS - 1 / 3)  # the first layer takes two thirds as long as the others
         return show(options, found, dict(zip(MODES[1:], plan(options, folder, WIDE, measured))))
 
 

@@ -60,8 +60,8 @@ void Planning(benchmark::State& state, const std::string& network, double allowe
   });
 }
 
-// Times making the schedule of the best layout on 16 devices, and writing it as text. The layout is
-// found before.
+// Times making the schedule of the best layout on 16 devices, and writing it as text. The time to
+// find the layout is not included.
 void Scheduling(benchmark::State& state, const std::string& network, double allowed_ms) {
   const Machine machine = *MachineByName("k80x16");
   const Roofline roofline(machine.device);

@@ -1,6 +1,6 @@
 // Times making plans of the real library for parts of a convolution, without a GPU. A part has
-// another mini-batch or is a tile. Its plan is made from the JSON of the whole convolution's plan,
-// is finalized, and is asked for its workspace.
+// another mini-batch or is a tile. Its plan is made from the JSON of the undivided convolution's
+// plan, is finalized, and is asked for its workspace.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -28,7 +28,7 @@ bool Makes(const GraphTemplate& plan, const PlanEdit& part) {
   return built.ok() && PlanWorkspace(test::RealCudnn(), built->get()).ok();
 }
 
-// For each engine that serves `whole`, makes the plans of all parts that the engine serves,
+// For each engine that supports `whole`, makes the plans of all parts that the engine supports,
 // `repetitions` times. Prints the least and the median time of a part.
 void Print(const ConvolutionProblem& whole, const std::vector<PlanEdit>& parts, int repetitions) {
   const test::Graph graph(whole);

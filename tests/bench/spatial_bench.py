@@ -36,7 +36,7 @@ def own_rows(extent, ranks, rank):
 
 
 def foreign_rows(extent, ranks, rank, dilation):
-    """Returns the rows of other ranks that the filter's taps reach from the rank's own rows."""
+    """Returns the rows of other ranks that the filter reads for the outputs of the rank's own rows."""
     own = own_rows(extent, ranks, rank)
     reached = {row + dilation * tap for row in own for tap in range(-(FILTER // 2), FILTER // 2 + 1)}
     return reached & set(range(extent)) - own
@@ -129,10 +129,10 @@ class Bench:
             for count in ("sent", "received"):
                 found = result[f"{count}_bytes"] / result["counted"]
                 self.expect(f"{rank}: bytes {count} in a call", getattr(least, count), found)
-            # A message is packed by one copy before it is sent. A received message takes three copies. The first copies the
-            # part of the filter (or, for a gradient, of the image) that is applied to the message. The other two fetch and
-            # store the part of the output to which the result is added. A filter's gradient is copied out of the memory in
-            # which it was summed.
+            # A message is packed by one copy before it is sent. A received message needs three copies. The first copies
+            # the part of the filter (or, for a gradient, of the image) that is applied to the message. The other two
+            # fetch and store the part of the output to which the result is added. A filter's gradient is copied out of
+            # the memory in which it was summed.
             self.expect(f"{rank}: copies of a call", least.sends + 3 * least.receives + int(gradient),
                         result["copies"] / result["counted"])
             # One reduction of NCCL sums the gradient of all weights.
@@ -257,8 +257,8 @@ class Bench:
             timed = ranks <= self.processors
             ms, memory, exchanged, least = {}, 0, 0, 0
             for operation in OPERATIONS:
-                # These runs give times and memory, which depend on the cuDNN that computes. The bytes of messages do not
-                # depend on it, so they are counted below with a cuDNN that computes nothing.
+                # These runs give times and memory, which depend on the cuDNN that computes. The bytes of messages do
+                # not depend on the cuDNN, so on the stand-in they are counted below with a cuDNN that computes nothing.
                 if timed:
                     results = self.run(operation, images, extent, dilation, ranks, samples=trials)
                     ms[operation] = statistics.median(self.pairs(results)[0])

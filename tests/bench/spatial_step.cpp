@@ -2,16 +2,16 @@
 // filters as channels and padding that keeps the size. With WORLD_SIZE processes, process RANK
 // holds its stripe of each image on device LOCAL_RANK. The program uses three functions of ucudnn.
 // ucudnnSpatialEnable lets calls with and without the exchange take turns in one run.
-// ucudnnSpatialDefer and ucudnnSpatialAwait serve the operation backward. Each process prints one
+// ucudnnSpatialDefer and ucudnnSpatialAwait are for the operation backward. Each process prints one
 // JSON object. The object has counts of COUNTED calls after warming up, and the milliseconds of
 // SAMPLES samples with and SAMPLES samples without the exchange. A sample is CALLS calls.
 //
 //   spatial_step OPERATION IMAGES CHANNELS EXTENT DILATION COUNTED SAMPLES CALLS [no-device]
 //
 // OPERATION is forward, backward_data, backward_filter, or backward, which runs both gradients and
-// defers the sum of the filter's gradient until both are done. EXTENT is the height and the width
-// of an image. With no-device, libucudnn's calls to the driver and to NCCL do nothing after warming
-// up (device_calls.h), so that samples are libucudnn's own time.
+// defers the sum of the filter's gradient until both gradients are computed. EXTENT is the height
+// and the width of an image. With no-device, libucudnn's calls to the driver and to NCCL do nothing
+// after warming up (device_calls.h), so that samples are libucudnn's own time.
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 
@@ -241,7 +241,7 @@ int main(int argc, char** argv) {
   if (counted > 0) {
     Settle();
     // Calls are counted twice, since a buffer of ucudnn's threads may still grow in one of the
-    // runs.
+    // runs. The run with fewer allocations counts.
     window = CountCalls(convolution, counted);
     const Window second = CountCalls(convolution, counted);
     if (second.counts.allocations < window.counts.allocations) window = second;

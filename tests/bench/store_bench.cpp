@@ -110,8 +110,8 @@ BENCHMARK(Writers)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 
-// Starts a process that reads all rows of a network. The argument is the number of kernels; each
-// has rows of 8 sizes with 4 engines.
+// Opens a store as a new process does, and reads all rows of a network. The argument is the number
+// of kernels; each kernel has rows of 8 sizes with 4 engines.
 void WarmStart(benchmark::State& state) {
   const auto kernels = static_cast<int>(state.range(0));
   const std::vector<planning::Measurement> rows = Rows(8, 4);

@@ -1,16 +1,16 @@
 // Prints the table of docs/tiles.md. It counts the kernels that need more workspace than a limit,
-// and those that still do in tiles. Networks have one image; a file of layers gives its own numbers
-// of images. Plans are made by the real cuDNN for a described H200 without a GPU. So workspaces are
-// real, but nothing runs or is timed.
+// and those that still do in tiles. Networks have one image; a file of layers says how many images
+// each layer has. Plans are made by the real cuDNN for a described H200 without a GPU. So
+// workspaces are real, but nothing runs or is timed.
 //
 // tile_table [--kernels] [--limits 64,512] [--strict] [NETWORK[@SIZE]|LAYERS.csv...]
 //
 // The need of an undivided kernel is the workspace of the first configuration of cuDNN's heuristics
-// (mode A) that can be built. The need of a kind of tiles is the least workspace among its own
-// first three configurations, without engine 0; copies of packed tiles and sums of 16-bit gradients
-// are included. The column `by engine 0` counts the kernels for which engine 0 comes first, or
-// which no engine serves. The column `in tiles` counts those among them that no grid fits into the
-// last limit without engine 0.
+// (mode A) that can be built. The need of a kind of tiles is the least workspace among the first
+// three configurations for these tiles, without engine 0; copies of packed tiles and sums of 16-bit
+// gradients are included. The column `by engine 0` counts the kernels for which engine 0 comes
+// first, or which no engine supports. The next column, `in tiles`, counts those of them that do not
+// fit the last limit in the tiles of any grid without engine 0.
 // --kernels also lists the kernels, and --strict fails if one needs more than a limit in tiles.
 // Cells with three numbers are for forward / backward_data / backward_filter.
 #include <algorithm>
@@ -235,9 +235,10 @@ class Table {
   }
 
  private:
-  // Numbers of kernels of one operation, undivided and in tiles. The first two count kernels that
-  // run by engine 0 or by no engine. The others count, for each limit, the kernels that need more
-  // workspace.
+  // Numbers of kernels of one operation. `last_resort` counts the kernels that run by engine 0 or
+  // by no engine, and `last_in_tiles` those of them that no tiles fit into the last limit. For each
+  // limit, `over` counts the kernels that need more workspace, and `over_in_tiles` those of them
+  // that no tiles fit into the limit. `most_bytes` is the largest need.
   struct Numbers {
     int last_resort = 0, last_in_tiles = 0;
     std::vector<int> over, over_in_tiles;
@@ -320,8 +321,8 @@ int Main(int argc, char** argv) {
     const size_t at = network.find('@');
     auto graph = planner::LoadNetwork(network.substr(0, at));
     if (graph.ok() && at != std::string::npos) {
-      // SIZE is the extent of a volume along all axes, or of the decoder's picture, which is 8
-      // times as large as its input.
+      // For a volume, SIZE is the extent along all axes. For the decoder, SIZE is the extent of its
+      // picture, which is 8 times as large as its input.
       const int size = std::stoi(network.substr(at + 1));
       const bool is_volume = std::get<planner::Input>(graph->nodes[0].op).spatial_rank == 3;
       const Status sized = planner::SetInputExtents(

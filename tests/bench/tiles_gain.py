@@ -4,11 +4,11 @@ on the CPU stand-in.
 
 tiles_gain.py [--assert] UCUDNN [BENCH WORD...]
 
-Runs `ucudnn bench --cliff`, which times two things by turns in processor time: the fastest undivided engine of any API within
-the limit, and what ucudnn runs within the limit. Considers only different kernels whose fastest engine exceeds the limit.
-Prints a line for each of them, with the ratio of its times (undivided over ucudnn). Then prints the geometric mean of all
-ratios, and of the ratios in tiles. With --assert the exit code is 1 if the mean in tiles is below 1.3, one ratio in tiles is
-below 0.97, or no kernel runs in tiles."""
+Runs `ucudnn bench --cliff`, which times two things by turns in processor time: the fastest undivided engine of any API
+within the limit, and what ucudnn runs within the limit. Considers only kernels whose fastest engine exceeds the limit.
+Prints a line for each different kernel, with the ratio of its times (undivided over ucudnn). Then prints the geometric
+mean of all ratios, and of the ratios in tiles. With --assert the exit code is 1 if the mean in tiles is below 1.3, one
+ratio in tiles is below 0.97, or no kernel runs in tiles."""
 
 import json
 import math

@@ -54,8 +54,8 @@ double Nanoseconds(int calls, const Call& call) {
 struct LeastTimes {
   double direct_ns = 0, other_ns = 0;
 };
-// Calls `direct` and `other` by turns; each returns the ns that its call took. `direct` calls a
-// library directly. Reports how much longer `other` takes.
+// Calls `direct`, which calls a library directly, and `other` by turns. Both return the ns that
+// they took. Reports how much longer `other` takes, and returns the least times.
 template <typename Direct, typename Other>
 LeastTimes OverDirect(benchmark::State& state, const Direct& direct, const Other& other) {
   std::vector<double> direct_ns, other_ns, over_ns;

@@ -4,9 +4,10 @@ as many threads.
 
     torch_step_bench.py [--grid h2] [--size 512] [--rounds 10] [--network resnet18] [--profile FOLDER] [--assert]
 
-It needs a Python that has torch and torchvision, UCUDNN_LIBRARY, and a processor for each rank. Prints the minimum and the
-median of both times and of the time that the rank that waits least spends in exchanges, and the numbers of exchanges in a step
-by kind. With --assert the exit code is 1 if the minimum of the ranks is more than 1.5 times that of the one process."""
+It needs a Python that has torch and torchvision, UCUDNN_LIBRARY, and a processor for each rank. Prints the minimum and
+the median of both times, and of the time that exchanges take on the rank that waits least. Also prints how many
+exchanges of each kind a step has. With --assert the exit code is 1 if the minimum of the ranks is more than 1.5 times
+that of the one process."""
 import argparse
 import collections
 import contextlib

@@ -1,9 +1,9 @@
 // Times the exact solver of Workspace Division. At most 1 ms is allowed for 562 choices, which is
 // the size of the paper's ResNet-50 (the paper's GLPK took 5.46 ms). At most 1 s is allowed for
-// 10,000 kernels of 12 choices, alone or as a running network whose kernels share memory.
-// Selections must be proven optimal. Also compares the solver with GLPK on equal instances: the
-// solver must be at least 10 times as fast (geometric mean). GLPK gets sizes in MiB, and its matrix
-// is loaded only once.
+// 10,000 kernels of 12 choices, with separate workspaces or as a running network whose kernels
+// share memory. Selections must be proven optimal. Also compares the solver with GLPK on equal
+// instances: the solver must be at least 10 times as fast (geometric mean). GLPK gets sizes in MiB,
+// and its matrix is loaded only once.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -119,8 +119,8 @@ double SolveMs(DivisionSolver& solver, const std::vector<Choices>& network, size
   return selection.ok() && selection->optimal ? elapsed.count() * 1e3 : -1;
 }
 
-// Compares both solvers, which take turns. The arguments are the number of kernels, the number of
-// choices of all kernels, and the budget in MiB.
+// Compares the exact solver with GLPK by turns. The arguments are the number of kernels, the number
+// of choices of all kernels, and the budget in MiB.
 void OverGlpk(benchmark::State& state) {
   const int kernels = static_cast<int>(state.range(0));
   const auto budget = static_cast<size_t>(state.range(2) * kMiB);

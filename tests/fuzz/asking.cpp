@@ -66,7 +66,7 @@ void Trial::BreakDescriptors() {
 bool Trial::MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
                         std::optional<MathType> math) const {
   if (!on_ || !setting_.has_store) return false;
-  // An automatic limit follows the free memory, so it may have fallen to 0.
+  // An automatic limit depends on the free memory, so it may be 0.
   if (setting_.options.workspace_limit_auto) limit = 0;
   return std::any_of(setting_.rows.begin(), setting_.rows.end(), [&](const auto& row) {
     const MicroConfiguration& micro = row.micro;
@@ -111,8 +111,8 @@ void Trial::AskForSize(int algorithm) {
       cudnn::WorkspaceBytes(ours_, operation_, convolution_.handle(), d, algorithm, &ours);
   const cudnnStatus_t ought =
       cudnn::WorkspaceBytes(Undivided(), operation_, convolution_.handle(), d, algorithm, &real);
-  // Only forward's algorithm 1 serves an identity activation, so ucudnn may not replace algorithm 1
-  // by another algorithm that needs less workspace.
+  // Only forward's algorithm 1 supports an identity activation, so ucudnn may not replace algorithm
+  // 1 by another algorithm that needs less workspace.
   const bool bound = operation_ == Operation::kForward && algorithm == 1;
   const bool must_be_deterministic =
       setting_.options.deterministic || IsDeterministic(operation_, algorithm);

@@ -62,7 +62,7 @@ std::string CheckArrays(const std::vector<NamedArray>& arrays) {
   std::set<std::string> names;
   for (const NamedArray& array : arrays) {
     if (!names.insert(array.name).second) return "a name of two arrays";
-    // Empty arrays are handled apart, because the product of their other extents may overflow.
+    // Empty arrays are a separate case, because the product of their other extents may overflow.
     const bool is_empty = std::count(array.shape.begin(), array.shape.end(), 0) > 0;
     size_t count = is_empty ? 0 : 1;
     for (const int64_t extent : array.shape) count *= static_cast<size_t>(extent);

@@ -1,6 +1,6 @@
 // Runs random convolutions through ucudnn's entry points and through the stand-in alone. Their
 // outputs must be equal to the bit (Winograd: within a derived tolerance). Their statuses must be
-// equal, too, except that ucudnn may serve a call whose workspace is too small for the stand-in,
+// equal, too, except that ucudnn may run a call whose workspace is too small for the stand-in,
 // and may refuse a call under a strict limit. Only the output and the workspace may be written, and
 // what queries told the caller must hold. Prints the smallest problem that still differs, and the
 // command that shows it again.
@@ -8,8 +8,8 @@
 //   differential_fuzz [--seed N] [--count N] [--jobs N] [--only INDEX [--alone] [--images N]]
 //
 // A problem is one call. The calls of one setting run one after the other in one process, so --only
-// also runs the calls before it, unless --alone is given. Child processes do the work, because a
-// fault of ucudnn or of the stand-in's device ends its process.
+// also runs the calls before the problem, unless --alone is given. Child processes do the work,
+// because a fault of ucudnn or of the stand-in's device ends the process.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -78,8 +78,8 @@ bool RunSetting(const Arguments& arguments, long number, long first, long last, 
   return true;
 }
 
-// Runs the share of job `job`. Calls of one kernel have the same job, so that the stand-in makes
-// the kernel's engines ready once.
+// Runs the settings of job `job`. All calls of one kernel have the same job, so that the stand-in
+// makes the kernel's engines ready once.
 void RunJob(const Arguments& arguments, long job, Outcome& outcome) {
   if (arguments.only) {
     const long number = *arguments.only / kCallsPerSetting;
@@ -136,8 +136,8 @@ Outcome Wait(const Child& child) {
 
 bool Fails(const Arguments& arguments) { return Wait(Start(arguments, 0, true)).failed >= 0; }
 
-// Returns the smallest problem that still fails: first tries problem `index` without the calls
-// before it, then with fewer images.
+// Returns the smallest problem that still fails. Tries problem `index` without the calls before it,
+// and then with few images.
 Arguments Shrink(const Arguments& arguments, long index) {
   Arguments smallest = arguments;
   smallest.only = index;
@@ -167,8 +167,8 @@ void Explain(const Arguments& arguments, const Outcome& failure) {
               outcome.failed >= 0 ? outcome.problem : failure.problem);
 }
 
-// Returns whether every kind of trial occurred often enough. Otherwise the fuzzer no longer tests
-// what it claims to test.
+// Returns whether enough trials of each of these kinds occurred. Otherwise the fuzzer no longer
+// tests what it claims to test. Fewer than 3,000 problems are not judged.
 bool Covers(const Coverage& c) {
   if (c.problems < 3000) return true;
   for (const long count : {c.divided, c.mixed, c.below_need, c.misaligned, c.refused, c.recovered,
@@ -217,8 +217,8 @@ int Main(const Arguments& arguments) {
 
 // Runs the program again in another environment. It has no UCUDNN_ variables of the user, which
 // would steer ucudnn, and only one thread for the engines, which suffices for problems this small.
-// Setting variables in this process would not do, because OpenMP has read the number of threads
-// when the program was loaded.
+// Variables that are set in this process come too late, because OpenMP has read the number of
+// threads when the program was loaded.
 void SettleEnvironment(char** argv) {
   if (std::getenv("UCUDNN_FUZZ_SETTLED") != nullptr) return;
   std::vector<std::string> names;

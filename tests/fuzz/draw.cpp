@@ -21,7 +21,7 @@ constexpr int kMaxImages = 20;
 constexpr int64_t kMaxElements = 20000;  // elements of image and output, over all images
 constexpr int kMeasuredSizes = 12;
 
-// Each part of the drawing has a stream of random numbers of its own, so that the parts are
+// Each part of a case is drawn from a separate stream of random numbers, so that the parts are
 // independent.
 enum Stream : uint64_t { kKernel, kSetting, kCost, kCall };
 
@@ -53,7 +53,7 @@ void DrawChannels(Random& random, ConvolutionProblem& problem) {
   }
 }
 
-// Changes the problem to one that Winograd serves.
+// Changes the problem to one that Winograd supports.
 void MakeWinograd(Random& random, ConvolutionProblem& problem) {
   problem.type = problem.compute = DataType::kFloat;
   problem.spatial_rank = 2;
@@ -123,13 +123,13 @@ ConvolutionProblem DrawKernel(Random random) {
   return test::AsRead(problem);
 }
 
-// Draws times that make random plans: a size may be good in one engine and bad in another.
+// Draws times that make random plans: a size may be fast in one engine and slow in another.
 test::Cost DrawCost(uint64_t seed, long number, int whole) {
   Random random(seed, {kCost, static_cast<uint64_t>(number)});
   const double exponent = random.OneOf({0.8, 1.0, 1.2, 1.5, 2.0, 2.0});
   const double spread = random.OneOf({1.0, 1.2, 2.0, 5.0});
   const bool strange = random.Chance(3);  // some times in the store are 0, NaN or infinite
-  const bool gaps = random.Chance(50);    // engines could not be measured at some sizes
+  const bool gaps = random.Chance(50);    // some engines have no measurements at some sizes
   return [=](int algorithm, int size) -> double {
     Random row(seed, {kCost, static_cast<uint64_t>(number), static_cast<uint64_t>(algorithm),
                       static_cast<uint64_t>(size)});
@@ -314,7 +314,7 @@ Call DrawCall(uint64_t seed, long number, const Setting& setting, std::optional<
   call.protocol = random.OneOf({Protocol::kNone, Protocol::kWorkspaceSize, Protocol::kGet,
                                 Protocol::kFindEx, Protocol::kFindEx, Protocol::kFind});
   call.algorithm = call.what.extra == Extra::kIdentity && random.Chance(80)
-                       ? 1  // the only algorithm that serves an identity
+                       ? 1  // the only algorithm that supports an identity
                        : DrawAlgorithm(random, problem.operation);
   call.requested = random.Chance(50) ? 1 : static_cast<int>(random.Between(0, 10));
   call.pick = random.Chance(60) ? 0 : random.Between(0, 5);

@@ -26,8 +26,8 @@ Result<Graph> Import(FileFormat format, const std::string& bytes, bool pass_thro
   return planner::ParseNetJson(bytes, kFuzzedFile);
 }
 
-// Returns whether all names are ASCII. A graph comes back from JSON only if its names are UTF-8,
-// but names in other formats may be any bytes.
+// Returns whether all names are ASCII. A graph can be read back from JSON only if its names are
+// UTF-8, but other formats allow any bytes in names.
 bool HasAsciiNames(const Graph& graph) {
   return std::all_of(graph.nodes.begin(), graph.nodes.end(), [](const planner::Node& node) {
     return std::all_of(node.name.begin(), node.name.end(),

@@ -89,7 +89,7 @@ std::vector<Seed> DataSeeds() {
   return seeds;
 }
 
-// Returns file `index` of a run, which follows from the seed and the index alone.
+// Returns file `index` of a run, which depends only on the seed and the index.
 Seed Draw(const std::vector<Seed>& seeds, uint64_t seed, long index) {
   Random random(seed, {static_cast<uint64_t>(index)});
   const Seed& chosen = random.OneOf(seeds);

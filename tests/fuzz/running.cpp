@@ -162,14 +162,14 @@ void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
   if (status != CUDNN_STATUS_EXECUTION_FAILED && status != real_) {
     return Wrong("a failing piece becomes status " + Text(status));
   }
-  // Only one algorithm serves a misaligned call or an identity activation, so there may be no
+  // Only one algorithm supports a misaligned call or an identity activation, so there may be no
   // undivided engine to fall back on.
   if (!aligned_ || call_.what.extra == Extra::kIdentity) return;
   // If a piece may have changed the output that a rerun would read, nothing may run again.
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;
   // If the caller's own undivided call was the last one and failed, nothing is left to run.
   if (calls.back().images == call_.what.problem.n && calls.back().algorithm == algorithm_) return;
-  // If no undivided engine serves this call within the workspace, only pieces can, and nothing can
+  // If no undivided engine can run this call within the workspace, only pieces can, and nothing can
   // replace a piece that failed.
   const size_t room = std::min(limit_, bytes);
   const bool own_is_deterministic = IsDeterministic(operation_, algorithm_);

@@ -34,8 +34,8 @@ cudnn::Functions Entries() {
 
 }  // namespace
 
-// libucudnn's functions of these names return the process's own interposer and options. These
-// functions replace them.
+// In libucudnn, functions of these names return the process's own interposer and options. The
+// functions here replace them.
 interposer::Interposer* ProcessInterposer() { return current; }
 const Options& FixedOptions() { return ProcessOptions(); }
 

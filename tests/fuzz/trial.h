@@ -103,11 +103,11 @@ class Trial {
   bool Aligned(const test::GuardedMemory& workspace) const {
     return aligned_ && Offset(workspace.data()) == 0;
   }
-  // Returns whether ucudnn must serve the call, because a measured engine fits the limit and the
-  // workspace.
+  // Returns whether the call must fit the limit and the workspace, because a measured engine fits
+  // them.
   bool MustFit(const test::GuardedMemory& workspace) const;
-  // Returns whether the measurements have an undivided engine that serves within `limit`. If `math`
-  // is set, only measurements of calls with that math count.
+  // Returns whether the measurements have an undivided engine that can run the call within `limit`.
+  // If `math` is set, only measurements of calls with that math count.
   bool MayBeServed(NumericClass numeric, bool deterministic, size_t limit,
                    std::optional<MathType> math) const;
 
@@ -127,7 +127,7 @@ class Trial {
   MathType math_;
   std::optional<size_t> told_bytes_;  // workspace in which the algorithm was said to run
   bool deterministic_ = false;        // whether the call must run deterministic engines
-  test::Bytes expected_;              // the right output; empty if nothing serves this call
+  test::Bytes expected_;              // the right output; empty if no engine supports this call
   cudnnStatus_t real_ = CUDNN_STATUS_SUCCESS;
   std::string wrong_;
 };

@@ -63,8 +63,9 @@ Result<ChosenSetting> Search::Place(const Candidate& candidate, Workload workloa
   return chosen;
 }
 
-// Visits the candidates in ascending order of their LeastMs, so that most need neither a simulation
-// nor a call of CyclesSource.
+// Visits the candidates in ascending order of LeastMs, a lower bound of their times. Ends at the
+// first bound that is not below the best time, so most candidates need neither a simulation nor a
+// call of CyclesSource.
 Result<std::optional<ChosenSetting>> Search::Fastest(Workload workload, int devices) {
   std::vector<std::pair<double, Candidate*>> order;
   for (Candidate& candidate : candidates_) {

@@ -1,5 +1,5 @@
-// Finds out whether layer-parallel multigrid is worthwhile: finds the fastest setting for each
-// number of devices, from modelled times (network_model.h) and from the convergence of solves.
+// Estimates whether layer-parallel multigrid is worthwhile. For each number of devices, finds the
+// setting that is fastest by modelled times (network_model.h) and by the convergence of solves.
 // Thread-compatible.
 #pragma once
 
@@ -34,8 +34,8 @@ struct DevicesRow {
   ModelledRun partitioned;
   // None if no candidate converges, or if none has enough blocks for the devices.
   std::optional<ChosenSetting> multigrid;
-  // The setting of `multigrid`, launched as in the paper: one stream per block, and one launch per
-  // CUDA kernel.
+  // The setting of `multigrid`, launched as by Kirby et al.: one stream per block, and one launch
+  // per CUDA kernel.
   std::optional<ModelledRun> launched_streams;
 };
 

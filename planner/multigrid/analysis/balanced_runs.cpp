@@ -13,8 +13,8 @@ struct GreedyRuns {
   double dearest = 0;
 };
 
-// Makes each run as long as possible, with a cost of at most `most` and an element left for each
-// later run. Returns none if the runs do not cover `costs`.
+// Makes each run as long as possible. A run costs at most `most`, and leaves at least one element
+// for each later run. Returns none if the runs do not cover `costs`.
 std::optional<GreedyRuns> TakeRuns(std::span<const double> costs, int runs, double most) {
   GreedyRuns taken;
   const int count = static_cast<int>(costs.size());
@@ -38,8 +38,8 @@ std::optional<GreedyRuns> TakeRuns(std::span<const double> costs, int runs, doub
 
 std::vector<int> BalancedRuns(std::span<const double> costs, int runs) {
   GreedyRuns best = *TakeRuns(costs, runs, std::numeric_limits<double>::infinity());
-  // Bisects between a bound that is too small and one that suffices. Then replaces the best cuts by
-  // cheaper ones until no cheaper cuts are found.
+  // Bisects between a cost that is too small for every run and the cost of the dearest run of the
+  // best cuts. Then replaces the best cuts by cheaper ones until no cheaper cuts are found.
   double too_little = 0;
   for (int halving = 0; halving < 60; ++halving) {
     const double middle = (too_little + best.dearest) / 2;

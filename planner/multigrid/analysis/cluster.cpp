@@ -38,9 +38,9 @@ TaskId Cluster::AddLaunches(int device, double launches, TaskList after) {
   return launch;
 }
 
-// Adds the host's launches of some CUDA kernels. The first launch is appended to `after`, because
+// Adds the host's `launches` launches as tasks. The first launch is appended to `after`, because
 // the CUDA kernels wait for it. The other launches are appended to `done`, because a reader of the
-// results waits for them, too. If `launches` is 0, the device's last launch is appended to `after`.
+// results waits for them, too. If `launches` is 0, appends the device's last launch to `after`.
 void Cluster::Launch(int device, double launches, TaskList& after, TaskList& done) {
   HostThread& host = hosts_[device];
   if (launches > 0) {

@@ -30,8 +30,9 @@ enum class Launching {
   kCaptured
 };
 
-// The port at which a message waits for other messages: the port of its sender's group or of its
-// receiver's group, at the machine's level that joins these groups.
+// Selects the port that a message occupies: the sending port of the sender's group, or the
+// receiving port of the receiver's group. The groups are those of the machine's level that joins
+// both devices. A port carries one message at a time.
 enum class Port { kOfSender, kOfReceiver };
 
 class Cluster {
@@ -47,8 +48,8 @@ class Cluster {
   // Returns the queue of the device that models stream `number`. The same number gives the same
   // queue.
   simulate::QueueId Stream(int device, int number);
-  // Begins a graph: one launch serves everything that the device runs from now on. Does nothing
-  // with Launching::kEach.
+  // Begins a CUDA graph: everything that the device runs until the next BeginGraph has a single
+  // launch. Does nothing with Launching::kEach.
   void BeginGraph(int device);
   // Sends `bytes` from one device to another. Returns the tasks for which a reader of the message
   // must wait. A message from a device to itself takes no time.
@@ -68,7 +69,7 @@ class Cluster {
  private:
   struct HostThread {
     simulate::QueueId queue = simulate::kNone;
-    // The last launch. CUDA kernels that have no launch of their own wait for it.
+    // The last launch. CUDA kernels that are added without launches wait for it.
     simulate::TaskId last = simulate::kNone;
   };
 

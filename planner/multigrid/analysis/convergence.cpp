@@ -14,7 +14,7 @@ ConvergenceEstimate EstimateOf(const Solution& solution, int direct_cycles) {
   const size_t known = solution.residuals.size();
   const double none = std::numeric_limits<double>::quiet_NaN();
   estimate.first = known > 1 ? solution.residuals[1] : none;
-  // A solve that ended after one cycle has reached its tolerance or cannot improve.
+  // After a single cycle, the solve has reached its tolerance or cannot improve.
   estimate.second = known > 2 ? solution.residuals[2] : estimate.first;
   return estimate;
 }

@@ -34,7 +34,7 @@ struct LayerKind {
   std::string name;
   std::array<std::vector<LayerKernel>, kLayerPasses> passes;
   int64_t parameters = 0;
-  int64_t kept = 0;  // numbers in addition to the state that training keeps until the backward pass
+  int64_t kept = 0;  // numbers that training keeps until the backward pass, without the state
   // The first layer of this kind: its section, and its position in that section.
   int section = 0;
   int position = 0;
@@ -46,8 +46,8 @@ struct LayerKind {
 
 struct LayerSection {
   bool is_stage = false;
-  // Positions in NetworkLayers::kinds: one for each step of a stage, or a single one for another
-  // section.
+  // Positions in NetworkLayers::kinds: one for each step of a stage, or a single one for a section
+  // that is no stage.
   std::vector<int> kinds;
   int64_t state_numbers = 0;  // how many values the section's output has, for the mini-batch
 };
@@ -68,8 +68,8 @@ struct NetworkLayers {
   int64_t TrainedBytes() const;
   // Returns the section of the longest stage, or -1 if there is no stage.
   int LongestStage() const;
-  // Returns the number of layers: each step of a stage counts as one layer, and so does each other
-  // section.
+  // Returns the number of layers. Each step of a stage counts as one layer, and so does each
+  // section that is no stage.
   int Layers() const;
 };
 

@@ -23,7 +23,7 @@ class LevelCosts {
   // Returns the cost of steps begin to end - 1 of a level, run one after the other.
   RunCost InRow(int level, int begin, int end) const;
   // Returns the cost of computing again the F-points of steps begin to end - 1 of the finest level.
-  // These steps are whole blocks, or a part of one block from its beginning.
+  // REQUIRES: these steps are whole blocks, or the beginning of one block.
   RunCost FStepsAgain(int begin, int end) const;
   // The adjoint's steps `begin` to `end` - 1 of the finest level are linearised at states of the
   // chain. Returns the cost of computing these states again. With kForward the cost is 0.

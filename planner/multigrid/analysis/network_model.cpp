@@ -284,7 +284,8 @@ Status MultigridModel::Builder::Solve(const StageLevels& levels, size_t section)
         device + 1 == devices ? stage.kinds.end() : first + int64_t{blocks} * finest.coarsening);
     layers_[device].insert(layers_[device].end(), own.begin(), own.end());
     state_bytes_[device] += bytes * (trains_ ? 2 : 1) * states * blocks / finest.blocks();
-    // Gradients compute states of both directions again.
+    // With Storage::kCPoints, the gradients need buffers into which states and adjoints are
+    // computed again.
     const int64_t again = Trajectory::StatesFor(
         levels.hierarchy, setting_.StreamsFor(blocks, device_), setting_.storage);
     if (trains_) state_bytes_[device] += 2 * bytes * static_cast<double>(again);
@@ -299,7 +300,7 @@ void MultigridModel::Builder::AddGradients(const StageLevels& levels, int device
   const bool groups = setting_.blocks == BlocksAtOnce::kGrouped;
   const bool keeps_f = setting_.storage == Storage::kAll;
   const Level& finest = levels.hierarchy.level(0);
-  // A stream has whole blocks if it computes their states and adjoints again.
+  // If a stream computes states and adjoints again, it gets whole blocks.
   const int unit = keeps_f ? 1 : finest.coarsening;
   const int units = (count + unit - 1) / unit;
   const int streams = setting_.StreamsFor(units, device_);

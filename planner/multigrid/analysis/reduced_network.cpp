@@ -34,8 +34,8 @@ class Reducer {
   bool HasFullyConnected() const {
     return Any([](const Node& node) { return std::holds_alternative<FullyConnected>(node.op); });
   }
-  // Returns the shortest permitted extent of an axis: a window must not extend beyond both ends of
-  // a map at once.
+  // Returns the least extent that the reduced network may have along an axis: half of the largest
+  // window, but at least 4, and at most the stage's extent.
   int32_t LeastExtent(size_t axis) const;
   bool DividesChannels(int divisor) const;
 
@@ -217,7 +217,7 @@ Result<ReducedNetwork> Reducer::Make(const Reduction& reduction) const {
     last = builder.Add(NodeOf(step.sum).name, planner::Add{}, {last, input});
   }
   UCUDNN_ASSIGN_OR_RETURN(const planner::Graph graph, builder.Build());
-  // The checks of the original chain have already permitted its batch normalisations.
+  // MakeResidualChain accepted `chain_`, so batch normalisations in its steps are frozen.
   UCUDNN_ASSIGN_OR_RETURN(made.chain, MakeResidualChain(graph, BatchNorms::kFrozen));
   made.stage_steps = static_cast<int>(stage_.steps.size());
   made.h_factor = reduction.stride * BorderFactor(reduction);

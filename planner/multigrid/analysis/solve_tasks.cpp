@@ -159,8 +159,8 @@ Status SolveTasks::Advance(int level) {
   return Status::Ok();
 }
 
-// If a residual was measured after Advance, RunPhase has already sent the advanced states, and
-// nothing is left to do.
+// If Parts was called after Advance, it has already run the phase and sent the advanced states.
+// Then nothing is left to do.
 Status SolveTasks::RelaxC(int level) {
   if (phase_level_ != level) return Status::Ok();
   phase_.sends = true;
@@ -224,7 +224,8 @@ Status SolveTasks::Correct(int level) {
   RunPhase();
   const int c = costs_.hierarchy().level(level + 1).coarsening;
   SendStates(level + 1, level, Port::kOfSender, [&](const Share& coarse, const Share& fine) {
-    // The last C-point comes after all blocks.
+    // The last state of level + 1 comes after the last block. The share with that block has this
+    // state, too.
     const bool is_last = coarse.end == BlocksOf(level + 1);
     return CommonNumbers(fine.begin, fine.end, std::max(1, coarse.begin * c),
                          is_last ? fine.end : coarse.end * c);

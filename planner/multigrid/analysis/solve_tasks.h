@@ -85,9 +85,9 @@ class SolveTasks final : public LayerSystem {
   // Returns the tasks for which a reader of run p's states on the finest level must wait.
   const TaskList& Ready(int p) const { return levels_[0][p].ready; }
 
-  // RelaxF and Advance only note in `phase_` what the units of a level do next. A later call runs
-  // RunPhase, which adds one task per unit for everything that is noted. A step that cannot follow
-  // the noted ones in one task begins a new phase.
+  // RelaxF and Advance only note in `phase_` what the units of a level do next. RunPhase then adds
+  // one task per unit for all that is noted. If the next operation cannot be part of these tasks,
+  // RunPhase is called before it is noted.
   Status Broadcast() override;
   Status RelaxF(int level, Source source) override;
   Status Advance(int level) override;
@@ -96,8 +96,9 @@ class SolveTasks final : public LayerSystem {
   Status SolveSerially(int level, Source source) override;
   Status Correct(int level) override;
   Status RunCycle(int kind, const std::function<Status()>& cycle) override;
-  // Adds the tasks that measure the residual, the only norm for which cycles ask: every device
-  // compares its C-points, and a tree of messages gives the sum to all devices. Returns no numbers.
+  // Adds the tasks that measure the residual, the only norm for which cycles ask. Every device
+  // computes the distances between its C-points and their advanced states, and a tree of messages
+  // gives the sum to all devices. Returns no numbers.
   Result<std::span<const double>> Parts(NormParts parts) override;
   double UnitRoundoff() const override { return 0; }
 

@@ -17,7 +17,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// Suffices for a hundred thousand arrays.
+// Suffices for a header that describes a hundred thousand arrays.
 constexpr uint64_t kMostHeaderBytes = uint64_t{16} << 20;
 constexpr int64_t kMostNumber = std::numeric_limits<int64_t>::max();
 constexpr size_t kBlock = size_t{1} << 16;  // a multiple of the size of every value type

@@ -57,8 +57,8 @@ class CycleGraphs {
   // Runs the first work of a kind directly, because that run creates all objects that are created
   // at first use. Records the second work of the kind as a graph, and launches that graph from then
   // on, until memory of the lanes moves. `work` must enqueue the same calls each time, and wait for
-  // nothing. REQUIRES: the lanes are joined, apart from messages. On return the lanes are joined
-  // again.
+  // nothing. REQUIRES: the lanes are joined; only messages on the exchange lane may still be under
+  // way. On return the lanes are joined again.
   Status Run(int kind, DeviceLanes& lanes, const std::function<Status()>& work);
 
  private:

@@ -1,5 +1,5 @@
 // The chain of a stage on a device and the chain's adjoint, as propagators. Either each lane is a
-// stream, and one host thread serves all lanes (Lanes::Threads::kCallersAlone), or all blocks run
+// stream, and one host thread runs all lanes (Lanes::Threads::kCallersAlone), or all blocks run
 // side by side on one lane.
 #pragma once
 

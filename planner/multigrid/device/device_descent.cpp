@@ -40,7 +40,7 @@ Status DeviceDescent::MakeMomentum(DeviceLane& lane) {
     UCUDNN_ASSIGN_OR_RETURN(master_, DeviceNumbers::Make(wide_, count));
     UCUDNN_RETURN_IF_ERROR(WeightsLoaded(lane));
   }
-  // The velocity is made last, because it tells later calls that everything is there.
+  // velocity_ is made last. Once it exists, later calls assume that everything else exists, too.
   UCUDNN_ASSIGN_OR_RETURN(velocity_, DeviceNumbers::Make(wide_, count));
   return Status::Ok();
 }

@@ -1,6 +1,7 @@
 // The gradient with respect to a stage's weights on a device, and the descent along it: stochastic
-// gradient descent with momentum, in single precision for weights of any precision. Only cuDNN
-// computes. Thread-compatible; work that a lane enqueues runs on the lane's stream, in order.
+// gradient descent with momentum, in single precision for weights of any precision. All arithmetic
+// is calls of cuDNN. Thread-compatible; work that a lane enqueues runs on the lane's stream, in
+// order.
 #pragma once
 
 #include <memory>
@@ -39,7 +40,7 @@ class DeviceDescent {
   Status Step(DeviceLane& lane, double factor, const Descent& descent, RankChannel* replicas);
   // Tells the descent that the host's parameters were uploaded.
   Status WeightsLoaded(DeviceLane& lane);
-  // Downloads the weights in single precision, and waits.
+  // Reads the weights in single precision, and waits. Before the first Step, they are the host's.
   Status Read(DeviceLane& lane, Parameters& parameters) const;
 
  private:

@@ -145,7 +145,7 @@ Status DeviceExchange::Pack(std::span<const StateMessage> sends) {
   return Status::Ok();
 }
 
-// A single state whose numbers are contiguous is received directly in its place.
+// If a message has one state, whose numbers are contiguous, it is received directly into the state.
 Status DeviceExchange::LayOut(std::span<const StateMessage> receives) {
   size_t landed = 0;
   receives_.clear();

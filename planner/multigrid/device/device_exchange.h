@@ -1,5 +1,5 @@
 // Sends states of devices between ranks, over the transport that the ranks can use
-// (transport/opening.h). The messages have a stream of their own, so that lanes continue meanwhile.
+// (transport/opening.h). Messages have a separate stream, so lanes continue while states are sent.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace ucudnn::multigrid {
 
-// How ranks that solve on devices reach each other.
+// How ranks that solve on devices exchange their states.
 struct RankTransport {
   Transport wanted = Transport::kAuto;
   // Limit of each wait for other ranks.
@@ -100,8 +100,8 @@ class DeviceExchange : public StateExchange {
     return target_.Behind(room->data(), static_cast<int64_t>(states) * size_);
   }
   transport::Message MessageOf(int rank, Address data, size_t states) const;
-  // Returns `status`. If `status` is an error, first waits for the job to fail, because the job's
-  // own message says more about the cause.
+  // Returns `status`. If `status` is an error, first waits a short time for the job to fail. Calls
+  // of Peers then return the job's own error, which says more about the cause.
   Status OfJob(Status status);
   // Copies the states to send into a buffer, so that the states may change afterwards.
   Status Pack(std::span<const StateMessage> sends);

@@ -7,7 +7,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// The objects that all parts of one rank share.
+// The objects that all StageLayers of one rank share.
 struct DeviceShared {
   DeviceTarget target;
   LaneSetting setting;
@@ -73,8 +73,8 @@ class DeviceLayers : public StageLayers, private KeptWeights {
   Result<Propagator*> Adjoint() override {
     if (!adjoint_) {
       UCUDNN_ASSIGN_OR_RETURN(adjoint_, DeviceAdjoint::Make(*chain_));
-      // Making the adjoint moves memory on some ranks only. All ranks note a move, because they
-      // must record their cycles again at the same time.
+      // On some ranks, making the adjoint gives lanes new memory, and graphs must be recorded
+      // again. All ranks note a move, because they must record at the same time.
       shared_->streams->NoteMove();
       if (shared_->setting.is_recorded) UCUDNN_RETURN_IF_ERROR(adjoint_->RecordCycles());
     }

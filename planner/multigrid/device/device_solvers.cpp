@@ -95,9 +95,9 @@ Result<std::unique_ptr<StageSolver>> DeviceSolvers::MakeOf(const StageToSolve& s
   return StageSolver::Make(stage, std::move(maker));
 }
 
-// Measures the ways that serve the stage. All ranks measure the same ways and choose the same one.
-// If there are several ranks, a way that fails on one of them is an error, because the other ranks
-// wait for that rank.
+// Measures the ways in which the stage can be solved. All ranks measure the same ways and choose
+// the same one. If there are several ranks, a way that fails on one of them is an error, because
+// the other ranks wait for that rank.
 Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
                                                     const Channels& channels) const {
   Choice choice = {.levels = stage.hierarchy.levels()};
@@ -114,7 +114,7 @@ Result<DeviceSolvers::Choice> DeviceSolvers::Choose(const StageToSolve& stage,
     if (!Serves(way, stage).ok()) continue;
     Choice tried = choice;
     tried.way = way;
-    // Only one solver exists at a time, because two might not fit the device.
+    // Only one solver exists at a time, because two might not fit into the device's memory.
     Result<std::unique_ptr<StageSolver>> solver = MakeOf(stage, tried, channels);
     Result<double> own = solver.ok() ? TimeOf(**solver, stage) : Result<double>(solver.status());
     if (!own.ok()) {

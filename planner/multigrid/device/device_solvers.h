@@ -34,13 +34,13 @@ const char* NameOf(Launch launch);  // "each" or "graph"
 Status CheckTimeline(std::optional<Way> way, std::optional<Launch> launch);
 
 // Returns the coarse operator that fits a device. `sum_cost` (MeasureSumCost) is the time of all
-// layers of a block at once, divided by the time of one layer. Up to a cost of 2 returns kSum,
-// because such layers leave the device idle when they run singly.
+// layers of a block at once, divided by the time of one layer. Returns kSum up to a cost of 2,
+// because a single layer with such a cost leaves much of the device idle.
 CoarseOperator FittingOperator(double sum_cost);
 
 struct DeviceSetting {
-  // None: each stage gets the fastest way that can serve it. The ways are measured in a solve of
-  // one cycle (in training, with its adjoint).
+  // None: each stage is solved in the fastest way. The ways are measured in a solve of one cycle
+  // (in training, with its adjoint and a descent).
   std::optional<Way> way;
   // None: cycles run as graphs if they can be recorded.
   std::optional<Launch> launch;
@@ -73,8 +73,8 @@ class DeviceSolvers : public StageSolvers {
     int levels = 0;
     Way way = Way::kStreams;
     Launch launch = Launch::kEach;
-    // By way: the seconds of one cycle on the slowest rank or, with one level, of serial
-    // propagation. Choose() takes the fastest way. Empty if DeviceSetting gives the way.
+    // By way: the seconds of one cycle (with one level: of serial propagation) on the slowest rank.
+    // Choose() takes the fastest way. Empty if DeviceSetting gives the way.
     struct Measured {
       Way way;
       double seconds;

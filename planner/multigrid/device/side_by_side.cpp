@@ -33,7 +33,7 @@ bool Follows(std::span<const ChainOperation> operations, Member member) {
   const int64_t distance = DistanceOf(operations, member);
   const bool has_its_distance = operations[0].kind == ChainOperation::Kind::kSum
                                     ? distance >= 0
-                                    : distance == 1;  // one convolution has adjacent groups
+                                    : distance == 1;  // the groups of one convolution are adjacent
   return PlacedState::Of(before).array == PlacedState::Of(last).array && has_its_distance &&
          IndexOf(last) - IndexOf(before) == distance;
 }

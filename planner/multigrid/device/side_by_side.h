@@ -44,7 +44,7 @@ class SideBySide {
     State to = nullptr;          // null for kGradient
     State linearised = nullptr;  // kAdjointStep and kGradient: the state at which F is linearised
   };
-  // Returns whether operations are being recorded. If so, the chain passes them to Read in place of
+  // Returns whether operations are being recorded. If so, the chain passes them to Read instead of
   // running them.
   bool reads() const { return reading_ != nullptr; }
   void Read(const Operation& operation) { reading_->push_back(operation); }
@@ -52,7 +52,7 @@ class SideBySide {
   Status Run(const RunKey& key, int count, LaneWork chain);
   // See Propagator::Prepare.
   Status Prepare(const std::function<Status()>& phases);
-  // Copies the states at which adjoint steps are linearised, where these are not side by side.
+  // If the states at which adjoint steps are linearised do not lie side by side, copies them.
   Status Linearise();
   // Copies the gradients of the run `key` to their places in the DeviceDescent.
   Status PutGradients(const RunKey& key);

@@ -1,5 +1,5 @@
 // The library calls on a device for residual steps of one kind, u + factor * F(u), for their
-// adjoints and for the gradients of their numbers. A call serves one step or many side by side.
+// adjoints and for the gradients of their numbers. A call computes one step, or many side by side.
 // Also sums of states. ucudnn has no CUDA kernels of its own. Thread-compatible; work that a lane
 // enqueues runs on the lane's stream, in order.
 #pragma once

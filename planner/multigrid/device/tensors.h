@@ -36,7 +36,7 @@ struct Axis {
   int64_t stride = 1;
 };
 
-// Makes a cuDNN handle that belongs to no lane. It serves only for queries.
+// Makes a cuDNN handle that belongs to no lane. It is used only for queries.
 Result<Owned<cudnnHandle_t>> MakeHandle(const DeviceTarget& target);
 // Makes a tensor of four axes. Fails if an extent or a stride exceeds 31 bits.
 Result<Tensor> MakeTensor(const DeviceTarget& target, const std::array<Axis, 4>& axes);

@@ -36,8 +36,8 @@ Status DistributedSystem::Broadcast() {
   return local_->Broadcast();
 }
 
-// Sends the first state of the gathered levels (those on rank 0 alone) to rank 0. Called in solves
-// whose Restrict has not sent this state.
+// Sends the first state of the gathered levels (those on rank 0 alone) to rank 0. Called for
+// Source::kNone, because then no Restrict has sent this state.
 Status DistributedSystem::SendFirst() {
   const int from = part_.line.RankOf(0);
   const bool is_here = part_.position == 0;

@@ -38,7 +38,7 @@ class FailureListeners {
     return has_failed_;
   }
   // Waits for the job to fail, but at most for `timeout`. A rank may notice a consequence of the
-  // failure before the failure itself.
+  // failure before it learns of the failure.
   void AwaitFailure(std::chrono::milliseconds timeout) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     MutexLock lock(mutex_);

@@ -28,9 +28,9 @@ std::vector<int> BalancedLayers(const Hierarchy& hierarchy, int ranks, int distr
   return begins;
 }
 
-// Estimates the cost of a V-cycle with FCF-relaxation. On each level but the coarsest it counts the
-// steps three times: the F-points are relaxed twice, the C-points once, and the next level's right
-// side and the way up need the rest. The coarsest level is solved once.
+// Estimates the cost of a V-cycle with FCF-relaxation. On each level but the coarsest it counts all
+// steps three times: for two F-relaxations, a C-relaxation, the next level's right sides and the
+// way up. The coarsest level is solved once.
 double CycleCost(const Hierarchy& hierarchy, int ranks, int distributed,
                  std::span<const double> costs, const MessageCosts& messages) {
   const std::vector<int> begins = BalancedLayers(hierarchy, ranks, distributed, costs);

@@ -127,7 +127,7 @@ Result<std::vector<double>> ProcessRanks::Receive(int from) {
         return std::move(*taken);
       }
     }
-    // mutex_ is free here, because Fail calls a callback that locks it.
+    // mutex_ is not held here, because ranks_->Fail calls a callback that locks it.
     if (now - begin > kSoon && !std::exchange(has_told, true)) {
       ranks_->Doing(kWaiting + std::to_string(from));
     }

@@ -44,7 +44,7 @@ class ProcessRanks : public Peers {
 
   ProcessRanks(std::unique_ptr<transport::Ranks> ranks, transport::Milliseconds timeout);
   void Hear(int from, std::string_view record);
-  // Returns the result that Receive would return without waiting; none if nothing has arrived.
+  // Returns the result that Receive would return without waiting; none if Receive must wait.
   std::optional<Result<std::vector<double>>> Taken(int from) UCUDNN_REQUIRES(mutex_);
   // Follows the chain of ranks that wait for each other, from `rank` on, as far as the ranks have
   // said which rank they wait for. Returns the last rank of the chain.

@@ -1,4 +1,4 @@
-// Some ranks of a job, as a job of their own.
+// Some ranks of a job, seen as a separate job.
 #pragma once
 
 #include <algorithm>

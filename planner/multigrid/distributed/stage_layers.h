@@ -27,7 +27,7 @@ struct LayerSpan {
   int end = 0;
 };
 
-// The chain and the adjoint of the same layers.
+// Selects the chain or the adjoint of the same layers.
 enum class Direction { kForward, kAdjoint };
 
 // The data from which a StageLayers is made. Everything to which it refers must outlive the
@@ -40,7 +40,7 @@ struct StagePart {
   CoarseOperator coarse = CoarseOperator::kInject;
   int batch = 1;
   double h = 1;
-  // The layers that the levels apply, if these are not all layers. Only these layers have
+  // The layers that the levels apply; empty if they apply all layers. Only the applied layers have
   // parameters.
   std::span<const int> used = {};
   bool has_gradients = true;  // whether AddGradients will be called
@@ -100,7 +100,7 @@ class StageLayers {
   // would lose bits in a number type with few exponents. All ranks return the same.
   virtual bool scales_adjoints() const { return false; }
   // Tells the object that the states of a chain have changed since they were read. REQUIRES of this
-  // function and the following ones: both systems exist.
+  // function and the following ones: the systems of the chain and of the adjoint exist.
   void StatesChanged(Direction direction);
   // Returns state `number` of the chain. It is valid until the next call of this function.
   Result<State> ReadState(int number) { return forward_.trajectory->At(number, 0); }

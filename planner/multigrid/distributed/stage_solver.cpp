@@ -149,7 +149,7 @@ Status StageSolver::MakeWay(Direction direction, SolveDirection& way) {
       UCUDNN_ASSIGN_OR_RETURN(gathered_states_.states[number], gathered_layers_->Create());
     }
   }
-  // The system is made last, because it tells later calls that everything is there.
+  // way.system is made last. Once it exists, later calls assume that everything else exists, too.
   way.system = std::make_unique<DistributedSystem>(way.part, std::move(local), std::move(coarse));
   return Status::Ok();
 }

@@ -53,7 +53,7 @@ class ThreadRanks {
   FailureListeners listeners_;
 };
 
-// Runs work() for each rank on a thread of its own; rank 0 uses the caller's thread. Returns the
+// Runs work() for each rank on a separate thread; rank 0 uses the caller's thread. Returns the
 // job's error: the error of the first rank whose work fails.
 Status RunOnThreads(ThreadRanks& ranks, int size, const std::function<Status(Peers& peers)>& work);
 

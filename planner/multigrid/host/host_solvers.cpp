@@ -21,7 +21,7 @@ class HostLayers : public StageLayers {
     return std::unique_ptr<StageLayers>(std::move(made));
   }
 
-  // The stage reads the host's weights in place.
+  // Loads nothing, because the stage reads the host's weights directly.
   Status LoadWeights() override { return Status::Ok(); }
 
   Status Upload(const double* numbers, State to) override {

@@ -396,8 +396,8 @@ Parameters DrawParameters(const ResidualChain& chain, uint64_t seed,
     std::normal_distribution<double> normal(0, std::sqrt((is_activated[id] ? 2 : 1) / inputs));
     for (double& weight : weights.weights) weight = normal(random);
     if (is_kept) continue;
-    // The unwanted weights are drawn and dropped, so that the next node gets the same random
-    // numbers.
+    // Unwanted weights are drawn, too, and dropped. So the next node gets the same random numbers
+    // as if they were wanted.
     for (int64_t i = 0; i < counts.weights; ++i) normal(random);
   }
   return parameters;

@@ -161,8 +161,8 @@ class NetworkSolver {
 };
 
 enum class Passes { kForward, kForwardAndBackward };
-// Returns the bytes that the states of all levels take on a rank of the host, in a network that
-// runs `passes`. The first pass allocates them.
+// Returns the bytes of the states of all levels on a rank of the host, in a network that runs
+// `passes`. The first pass allocates these states.
 int64_t StateBytes(const ResidualChain& chain, const Placement& placement,
                    const NetworkSettings& settings, int rank, Passes passes);
 // Returns these bytes if one rank has the whole network; 0 if `settings` are refused.

@@ -119,7 +119,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   ~PartialSumsBound() override { functions_.cudnnDestroy(handle_); }
 
   // Returns the configuration with which `engine` computes `part` as a partial sum of `problem`;
-  // nullopt if the engine does not serve `part`.
+  // nullopt if the engine does not support `part`.
   std::optional<MicroConfiguration> Partial(const ConvolutionProblem& problem,
                                             const std::string& engine,
                                             const ConvolutionProblem& part) {
@@ -132,7 +132,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   }
 
   // Returns a plan of `engine` in pieces of `sizes` images. The plan has no runs if the engine does
-  // not serve a piece.
+  // not support a piece.
   Configuration Plan(const std::string& engine, const std::vector<int>& sizes) {
     Configuration configuration;
     for (const int size : sizes) {
@@ -146,7 +146,7 @@ class PartialSumsBound : public ::testing::TestWithParam<DataType> {
   }
 
   // Returns a plan in which `engine` computes the rows of y in `parts` parts. The plan has no runs
-  // if the engine does not serve the parts.
+  // if the engine does not support the parts.
   Division Rows(const ConvolutionProblem& problem, const std::string& engine, int parts) {
     auto cut = CutIntoTiles(problem, {.spatial = {1, parts, 1}});
     EXPECT_TRUE(cut.ok()) << cut.message();
@@ -275,11 +275,11 @@ TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
     }
   }
   EXPECT_GE(plans, 3);
-  // The largest error reaches a fifth of the bound, so the bound is not far too large.
+  // The largest error exceeds a fifth of its bound, so the bound is not far too large.
   EXPECT_GT(largest_, 0.2);
 }
 
-// If one image is cut into tiles of rows, the gradient is a sum of partials as well.
+// The gradient is also a sum of partials if one image is cut into tiles of rows.
 TEST_P(PartialSumsBound, HoldsForTilesOfOneImage) {
   const ConvolutionProblem problem = Problem(GetParam(), 1, 0);
   int plans = 0;
@@ -312,7 +312,7 @@ TEST_P(PartialSumsBound, APartialBeyondItsTypeIsNeverLostInTheSum) {
   for (const uint16_t bits : Run(problem_, configuration, x, y, 1, 0, before)) {
     EXPECT_FALSE(std::isfinite(Decode(GetParam(), bits)));
   }
-  // A single infinite partial stays an infinity.
+  // If only one partial overflows, the result is infinite.
   for (size_t i = y.size() * 4 / 10; i < y.size(); ++i) y[i] = 0;
   for (const uint16_t bits : Run(problem_, configuration, x, y, 1, 0, before)) {
     EXPECT_EQ(Decode(GetParam(), bits), INFINITY);

@@ -30,8 +30,8 @@ MicroConfiguration Micro(int algorithm, int micro_batch, size_t workspace_bytes)
   return {"legacy:" + std::to_string(algorithm), micro_batch, 1, workspace_bytes, true};
 }
 
-// Returns a plan of 4 + 4 + 2 images. In each piece's workspace, the engine leaves `beside` bytes
-// unused.
+// Returns a plan of 4 + 4 + 2 images. `beside` bytes of each piece's workspace are for the sum of
+// partials.
 Configuration ThreePieces(size_t beside = 0) {
   return {{{Micro(1, 4, beside + kPlannedBytes), 2}, {Micro(2, 2, beside + 100), 1}}};
 }
@@ -49,8 +49,7 @@ ConvolutionProblem Problem(Operation operation, DataType type = DataType::kFloat
 void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 uintptr_t Address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
-// Makes and runs one call of `problem`, on addresses that lie far apart and that nothing
-// dereferences.
+// Makes and runs one call of `problem`. Its addresses lie far apart, and nothing dereferences them.
 class Harness {
  public:
   explicit Harness(const ConvolutionProblem& problem,
@@ -390,8 +389,8 @@ TEST(Schedule, AnAccumulatedOutputIsRerunOnlyWhileUntouched) {
   }
 }
 
-// Until all partials are summed the output is unchanged, so beta and overlaps do not forbid a
-// rerun.
+// Until all partials are summed the output is unchanged. So a rerun is allowed even if beta is not
+// 0 and the output overlaps an input.
 TEST(Schedule, WhateverFailsBeforeASumIsStoredIsRerunUndivided) {
   for (const bool sum_fails : {false, true}) {
     for (int k = 0; k < (sum_fails ? 4 : 3); ++k) {
@@ -475,8 +474,8 @@ TEST(Schedule, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
   }
 }
 
-// A fused operand may have strides of its own and wider elements than the tensors, and its place
-// may depend on the image.
+// A fused operand may have its own strides and wider elements than the tensors, and its elements
+// may differ from image to image.
 TEST(Schedule, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     const ConvolutionProblem problem = Problem(operation, DataType::kHalf);

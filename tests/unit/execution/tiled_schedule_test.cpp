@@ -1,5 +1,5 @@
-// Compares tiles with the plan of the whole convolution, in the stand-in's arithmetic. The data are
-// small integers, so every bit of the output must be the same, and no other memory may change.
+// Compares tiles with the plan of the undivided convolution, in the stand-in's arithmetic. The data
+// are small integers, so every bit of the output must be the same, and no other memory may change.
 #include <cuda.h>
 #include <gtest/gtest.h>
 
@@ -85,8 +85,8 @@ class TiledRuns : public test::DeviceTest {
   TiledRuns() { EXPECT_EQ(functions_.cudnnCreate(&handle_), CUDNN_STATUS_SUCCESS); }
   ~TiledRuns() override { EXPECT_EQ(functions_.cudnnDestroy(handle_), CUDNN_STATUS_SUCCESS); }
 
-  // Draws -1, 0 and 1, mostly 0, so that every type holds the numbers and sums of hundreds of their
-  // products.
+  // Draws -1, 0 and 1, mostly 0, so that every type holds the numbers, and sums of hundreds of
+  // their products, exactly.
   Bytes Numbers(DataType type, size_t elements) {
     const size_t element = ElementBytes(type);
     Bytes bytes(elements * element);
@@ -96,7 +96,7 @@ class TiledRuns : public test::DeviceTest {
     return bytes;
   }
 
-  // Returns the plan of a random engine; nullopt if the stand-in has none, or if the engine rounds.
+  // Returns the plan of a random engine; nullopt if there is no such plan, or if the engine rounds.
   std::optional<cudnn::GraphTemplate> PlanOf(const ConvolutionProblem& problem,
                                              const GraphOptions& options) {
     const Graph graph(problem, options, functions_, {handle_, nullptr});
@@ -136,7 +136,7 @@ class TiledRuns : public test::DeviceTest {
   }
 
   // Returns a configuration with one run for each kind of tile, in exactly the workspace that its
-  // piece needs. The configuration has no runs if the engine does not serve a kind.
+  // piece needs. The configuration has no runs if the engine does not support a kind.
   Configuration RunsOf(const cudnn::GraphTemplate& plan, const Tiles& cut) {
     const ConvolutionProblem& whole = plan.convolution.problem;
     cudnn::GraphEngines engines(functions_, {handle_, nullptr}, {&plan});

@@ -59,8 +59,8 @@ TEST(LayerParallelCallbacks, AStateThatIsANullPointerLeavesNoSolver) {
                "ucudnnLayerParallelCreate: the create callback made a null pointer for state 0");
 }
 
-// For each callback, its first call fails in one solve, its second call in the next solve, and so
-// on until a solve ends before the failing call.
+// In each solve one call of the callback fails: first its first call, and then later and later
+// ones, until a solve ends before the failing call.
 TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorksOn) {
   for (const std::string name : {"combine", "squared_distance", "step", "adjoint_step"}) {
     for (const int lanes : {1, 3}) {

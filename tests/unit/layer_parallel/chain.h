@@ -27,7 +27,7 @@ constexpr double kTolerance = 1e-11;
 // gain of 1 over a time of 1, the amplification is e. The factor 10 is larger than e.
 constexpr double kError = 10 * kTolerance;
 
-// Keeps the work of lanes until somebody waits, and runs it in an order that shows missing joins.
+// Keeps the work of lanes until Wait is called, and runs it in an order that shows missing joins.
 class Queues {
  public:
   explicit Queues(int lanes) : given_(lanes) {}
@@ -67,8 +67,8 @@ class Chain {
   // Adds `change` to every element of the matrices.
   void Change(double change);
 
-  // Serial returns u_0 to u_N, and SerialAdjoint returns lambda_0 to lambda_N at `states`. Both
-  // compute one layer after the other.
+  // Serial returns u_0 to u_N, and SerialAdjoint returns lambda_0 to lambda_N, linearised at
+  // `states`. Both functions compute one layer after the other.
   std::vector<Vector> Serial(const Vector& first) const;
   std::vector<Vector> SerialAdjoint(const std::vector<Vector>& states, const Vector& last) const;
   Vector Step(int layer, const Vector& state) const;
@@ -84,13 +84,14 @@ class Chain {
   void Fail(const Fault& fault);
   void FailNothing() { Fail({"", 0}); }
 
-  // These hold every range with which a step or an adjoint step was called, in any order.
+  // If `records` is set, these get every range with which a step or an adjoint step is called, in
+  // any order.
   std::vector<ucudnnLayerParallelRange_t> steps, adjoint_steps;
   bool records = false;
 
   std::atomic<int> created = 0, destroyed = 0;
   std::atomic<uint64_t> lanes_seen = 0;  // one bit for each lane
-  std::atomic<int> misuses = 0;          // arguments that the header rules out
+  std::atomic<int> misuses = 0;          // number of arguments that the header forbids
 
   static void* StateOf(const Vector& vector) { return const_cast<Vector*>(&vector); }
   static const Vector& VectorOf(const void* state) { return *static_cast<const Vector*>(state); }
@@ -142,7 +143,7 @@ class Solver {
 
   ucudnnLayerParallelSolver_t get() const { return solver_; }
 
-  // These return the status of a solve from the chain's own first state or last adjoint.
+  // These return the status of a solve from Chain::First() or Chain::Last().
   ucudnnLayerParallelStatus_t TryForward(const ucudnnLayerParallelSolveOptions_t* options = nullptr,
                                          ucudnnLayerParallelResult_t* result = nullptr) {
     return ucudnnLayerParallelSolveForward(solver_, Chain::StateOf(chain_.First()), options,

@@ -81,7 +81,7 @@ bool HasConverged(const ucudnnLayerParallelResult_t& result) {
 }
 
 struct Visits {
-  // Visits all layers of a solver. If `lanes` is given, its queues note what Visit passes.
+  // Visits all layers of a solver. If `lanes` is given, the visits are noted when its queues run.
   Visits(Solver& solver, int layers, Queues* lanes = nullptr)
       : queues(lanes), times(layers), states(layers), adjoints(layers) {
     solver.Visit(&Visits::Visit, this);
@@ -192,7 +192,8 @@ TEST(LayerParallelSolve, LanesThatAreQueuesChangeNoBit) {
       EXPECT_EQ(other.lanes_seen, (uint64_t{1} << lanes) - 1);
       EXPECT_EQ(queued.States(), solver.States());
       EXPECT_EQ(queued.AdjointStates(), solver.AdjointStates());
-      // The queue of a lane reads the states only when it runs, so Visit must have waited for them.
+      // A lane's queue reads the states only when it runs, so VisitLayers must have waited for the
+      // queues.
       const Visits found(queued, of.layers, &queues);
       EXPECT_TRUE(queues.AreEmpty());
       EXPECT_EQ(found.states, expected.states);
@@ -311,7 +312,7 @@ TEST(LayerParallelSolve, SolvesAgainFromAnotherFirstState) {
 
 using Layers = std::set<std::pair<int, int>>;  // pairs of a first layer and a number of layers
 
-// Returns the ranges of one level.
+// Returns the ranges of one level, and expects that they have this factor.
 Layers LayersOf(const std::vector<ucudnnLayerParallelRange_t>& ranges, int level, double factor) {
   Layers layers;
   for (const ucudnnLayerParallelRange_t& range : ranges) {

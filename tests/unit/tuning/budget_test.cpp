@@ -23,8 +23,8 @@ Tuning Bounds(double kernel_seconds, double process_seconds) {
   return bounds;
 }
 
-// Returns whether the deadline has passed. Reads the clock after Deadline() has, so that a deadline
-// of now counts as passed.
+// Returns whether the deadline has passed. Calls Deadline() first and then reads the clock, so a
+// deadline at the time of the call counts as passed.
 bool IsOver(const Budget& budget, Clock::duration spent) {
   const auto deadline = budget.Deadline(kComparing, spent);
   return deadline <= Clock::now();
@@ -78,7 +78,7 @@ TEST(Budget, BeyondAllTimeIsNoBound) {
   EXPECT_EQ(Budget(std::nullopt).Deadline(kComparing, hours(1000)), Clock::time_point::max());
 }
 
-// Returns the whole seconds that are left for `use`.
+// Returns the seconds that are left for `use`, rounded to whole seconds.
 double SecondsFor(Use use, const Budget& budget) {
   return std::round(Seconds(budget.Deadline(use, {}) - Clock::now()).count());
 }
@@ -107,7 +107,7 @@ TEST(Budget, MeasuringLeavesAQuarterOfTheProcesssToComparing) {
 
 TEST(Budget, ATurnTakesPartOfWhatIsLeftAndLessWhereTheKernelIsSmall) {
   const struct {
-    double left, share_of_largest, turn;  // seconds, a share, seconds
+    double left, share_of_largest, turn;  // `left` and `turn` in seconds
   } cases[] = {{45, 1, 5.625}, {45, 0.25, 5.625}, {45, 0.24, 2.8125}, {45, 0, 2.8125},
                {8, 1, 1},      {8, 0.1, 0.5},     {0.8, 0.5, 0.1}};
   for (const auto& [left, share_of_largest, turn] : cases) {

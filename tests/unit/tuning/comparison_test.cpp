@@ -45,7 +45,7 @@ double Decode(DataType type, const std::byte* from) {
   return 0;
 }
 
-// Returns a nested tensor of random extents, axis order and gaps.
+// Returns a nested tensor (Tensor::IsNested) of random extents, axis order and gaps.
 Tensor RandomTensor(std::mt19937& random) {
   const auto pick = [&](int least, int most) {
     return std::uniform_int_distribution<int>(least, most)(random);
@@ -76,8 +76,8 @@ std::vector<int64_t> Offsets(const Tensor& t) {
   return offsets;
 }
 
-// The two sides are the same random bytes except for a few elements, and are compared in random
-// chunks. The expected counts come from decoding every element.
+// `got` and `expected` are the same random bytes except for a few flipped bits, and are compared in
+// random chunks. The expected count comes from decoding every element.
 TEST(CompareChunk, FindsWhatABruteForceFinds) {
   test::SeededRandom random;
   for (int round = 0; round < 2000; ++round) {
@@ -95,8 +95,8 @@ TEST(CompareChunk, FindsWhatABruteForceFinds) {
       if (random() % 32 == 0) a[random() % element] ^= static_cast<std::byte>(1u << random() % 8);
       const double is = Decode(tensor.type, a), ought = Decode(tensor.type, b);
       const double apart = std::abs(is - ought);
-      // CompareChunk's rounding decides about an element that is about as wrong as the tolerance
-      // allows, so such an element is made right.
+      // If an element is about as wrong as the tolerance allows, CompareChunk's rounding decides
+      // whether it is wrong. Such an element is made right.
       const double limit = tolerance.relative * std::max(std::abs(is), std::abs(ought));
       const double smallest = tensor.type == DataType::kDouble
                                   ? std::numeric_limits<double>::denorm_min()
@@ -169,9 +169,9 @@ TEST(CompareChunk, NothingAgreesWithNanOrInfinity) {
   }
 }
 
-// For each output element, the magnitudes of its terms add up to a number that `type` and `compute`
-// both hold exactly. The test counts the terms of every set of operands that one output element
-// reduces.
+// The magnitudes of the terms of each output element add up to a number that `type` and `compute`
+// both hold exactly. An output element sums over a set of elements of the sparse operand. For every
+// such set, the test counts the elements other than 0.
 TEST(TestOperands, SumsOfMagnitudesAreExact) {
   test::SeededRandom random;
   int thinned = 0;
@@ -194,7 +194,7 @@ TEST(TestOperands, SumsOfMagnitudesAreExact) {
     const bool gradient = problem.operation == Operation::kBackwardFilter;
     const Tensor sparse = gradient ? OutputTensor(problem) : FilterTensor(problem);
     ASSERT_EQ(operands.sparse.bytes, sparse.Bytes());
-    std::map<int64_t, int64_t> terms;  // terms other than 0, by reduction set
+    std::map<int64_t, int64_t> terms;  // elements other than 0, by set
     int64_t index = 0;
     for (const int64_t offset : Offsets(sparse)) {
       const int64_t inner = sparse.extents[2] * sparse.extents[3] * sparse.extents[4];
@@ -229,7 +229,8 @@ TEST(Tolerance, DirectEnginesAgreeInEveryBit) {
   EXPECT_TRUE(Discriminates(direct, 1));
 }
 
-// In fp32 a wrong result differs by far more than Winograd's rounding; in bf16 it may not.
+// In fp32 and fp16 a wrong result differs by far more than Winograd rounds. In bf16 the rounding
+// may hide a wrong result.
 TEST(Tolerance, TransformsAreJudgedByTheirType) {
   ConvolutionProblem problem;
   problem.w = {1, 3, 3};
@@ -248,9 +249,9 @@ TEST(Tolerance, TransformsAreJudgedByTheirType) {
   for (const int64_t terms : {1, 9, 128}) EXPECT_FALSE(verdict(NumericClass::kWinograd, terms));
 }
 
-// On real data the tolerance is a fraction of the largest result, here 100: below a thousandth for
-// direct fp32 engines, below a hundredth if TF32 is allowed, below a fiftieth for gradients of
-// filters over millions of pixels.
+// On real data the tolerance is a fraction of the largest result, which is 100 here. The fraction
+// is below a hundredth if TF32 is allowed, below a thousandth for other direct fp32 engines, and
+// below a fiftieth for gradients of filters over millions of pixels.
 TEST(Tolerance, RealDataIsJudgedByItsLargestResult) {
   ConvolutionProblem problem;
   problem.n = 256;

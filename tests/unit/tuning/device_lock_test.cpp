@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr char kDevice[] = "0123";
-constexpr auto kLong = seconds(60);  // nothing here takes so long
+constexpr auto kLong = seconds(60);  // longer than anything in this test takes
 
 // Runs `body` in a forked child. `tell` sends the byte for which AwaitTell waits in the parent.
 class Child {
@@ -146,8 +146,8 @@ TEST_F(DeviceLockTest, AForkedChildOfTheHolderWaitsNoLongerThanItsDeadline) {
   ASSERT_TRUE(lock);
   Child child([&](const auto&) { _exit(Acquire(milliseconds(20)) ? 1 : 0); });
   EXPECT_TRUE(child.Wait());
-  // The end of the first child must not have released the file lock of this process, which F_GETLK
-  // still names.
+  // The first child has ended, which must not have released the file lock of this process. So
+  // F_GETLK must still name this process as the holder.
   Child other([&](const auto&) {
     const int file = open(Path().c_str(), O_RDWR);
     struct flock held = {};

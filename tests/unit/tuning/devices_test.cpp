@@ -28,8 +28,9 @@ std::vector<int> OrdinalsOf(const HeldDevices& held) {
   return ordinals;
 }
 
-// Holds the contexts in which convolutions ran, and what Watch does in them: on the first device a
-// convolution may wait until another device helps, on the other devices it may fail.
+// Watch notes here in which contexts convolutions ran. If `wait_for_help` is set, a convolution on
+// the first device waits until another device helps. If `others_fail` is set, convolutions on other
+// devices fail.
 struct Watched {
   std::mutex mutex;
   std::map<CUcontext, size_t> least_free;  // free bytes, by context
@@ -216,7 +217,7 @@ TEST_F(DevicesTest, HelperThatOthersMeasureOnIsLeftAlone) {
     locks.push_back(std::move(*lock));
   }
   Result<Rows> rows = Status::Error("not asked");
-  // Another thread asks, since this one holds the locks of the helpers.
+  // Another thread asks for the rows, because this thread holds the locks of the helpers.
   std::thread([&] {
     EXPECT_EQ(cuCtxSetCurrent(device_.context), CUDA_SUCCESS);
     rows = GetWith(All());

@@ -35,9 +35,10 @@ TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
   }
 }
 
-// A part along d reads two more planes than it has, and a part along h reads two more rows. Two
-// planes are a larger share of 17 planes than two rows of 480 rows, so h is cut. The last grid has
-// 256 parts of one or two rows; even these are no larger than tiles that are cut along both axes.
+// A tile cut along d reads two planes more than it computes, and a tile cut along h two rows more.
+// Two planes are a larger share of 17 planes than two rows of 480 rows, so h is cut. The last grid
+// has 256 parts of one or two rows. Cuts along both axes would not make tiles half as large, so
+// only h is cut there, too.
 TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
   const ConvolutionProblem video = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
@@ -46,8 +47,8 @@ TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
     ASSERT_EQ(grids.size(), 8u);
     for (int i = 0; i < 8; ++i) EXPECT_EQ(grids[i], (TileGrid{.spatial = {1, 2 << i, 1}}));
   }
-  // Cuts along d and along h make equal tiles of a cube, and GridsOf then cuts d. d has 128 parts
-  // at most, so the 256 tiles of the last grid are cut along both axes.
+  // Cuts along d and along h make tiles of equal size of a cube, and GridsOf then cuts d. d has 128
+  // parts at most, so the 256 tiles of the last grid are cut along both axes.
   const ConvolutionProblem cube = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {128, 128, 128}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
   const std::vector<TileGrid> grids = GridsOf(cube);
@@ -119,7 +120,7 @@ TEST(Grids, CutSingleImages) {
   EXPECT_EQ(GridsOf(problem, BatchSizePolicy::kPowerOfTwo)[0], (TileGrid{.spatial = {1, 2, 1}}));
 }
 
-// Padding as wide as the filter leaves only channels to cut.
+// If the padding is as wide as the filter, rows cannot be cut, but channels can.
 TEST(Grids, CutChannelsWhereNoRowsCanBeCut) {
   const std::vector<TileGrid> grids =
       GridsOf(ProblemWith({.n = 1, .c = 8, .k = 8, .groups = 4, .w = {1, 1, 1}, .pad = {0, 1, 1}}));
@@ -137,17 +138,18 @@ TEST(Grids, HaveTypicalTilesOfEveryKindAndTheCommonestFirst) {
   EXPECT_TRUE(tiles[0].HasEvenPads());
   EXPECT_EQ(OutputExtents(tiles[0])[1], 1024 / 8);
   for (size_t kind : {1, 2}) EXPECT_FALSE(tiles[kind].HasEvenPads());
-  // 8 rows of y read 10 rows of x, which are `few` elements.
+  // 8 rows of y read 10 rows of x, which have `few` elements.
   const int64_t few = int64_t{32} * 1024 * 10;
   EXPECT_EQ(OutputExtents(TypicalTiles(problem, BatchSizePolicy::kAuto, few)[0])[1], 8);
-  // No tile spans a single element, so these are the tiles of the last grid: 256 parts of 4 rows.
+  // Every tile spans more than one element, so TypicalTiles returns the tiles of the last grid,
+  // which has 256 parts of 4 rows.
   EXPECT_EQ(OutputExtents(TypicalTiles(problem, BatchSizePolicy::kAuto, 1)[0])[1], 4);
   EXPECT_TRUE(TypicalTiles(ProblemWith({.n = 1, .c = 1, .k = 1, .w = {1, 1, 1}, .pad = {0, 1, 1}}),
                            BatchSizePolicy::kAuto)
                   .empty());
 }
 
-// Returns the plan of engine number `engine`, which must serve the problem.
+// Returns the plan of engine number `engine`. REQUIRES: the engine supports the problem.
 cudnn::GraphTemplate TemplateOf(const ConvolutionProblem& problem, int engine) {
   return test::Must(cudnn::ReadTemplate(RealCudnn(), Graph(problem).Plan(engine).value().get()));
 }
@@ -167,8 +169,8 @@ class CountingEngines : public cudnn::GraphEngines {
   size_t plans = 0;
 };
 
-// Returns the bytes of the copies that engine 62 makes in another layout: of `rows` rows of y, of
-// the rows of x that they read, and of the filter.
+// Engine 62 copies x, y and the filter into another layout. Returns the bytes of the copies for
+// `rows` rows of y and the rows of x that these read.
 double CopiesOf(const ConvolutionProblem& problem, int rows) {
   const double row = 2.0 * problem.x[2] * problem.c;
   const int read = rows == problem.x[1] ? rows : rows + 2;
@@ -185,7 +187,7 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
                            {128, 1024, 16, 2},
                            {512, 1024, 64, 8},
                            {256, 2048, 128, 16}};
-  constexpr double kBeside = 4096;  // the workspace may exceed the copies by this many bytes
+  constexpr double kBeside = 4096;  // how much a workspace may differ from CopiesOf, in bytes
   for (const Row& row : kRows) {
     const ConvolutionProblem problem = ProblemWith({.n = 1,
                                                     .c = row.channels,
@@ -226,7 +228,8 @@ TEST(Grids, BringTheKernelsOfADecoderUnderALimit) {
   }
 }
 
-// Makes all plans. Returns every grid that the engine can run, with the workspace of its division.
+// Makes the plans of all grids. Returns every grid that the engine can run, with the workspace of
+// its division.
 using Needs = std::vector<std::pair<TileGrid, size_t>>;
 Needs NeedsByAllPlans(CountingEngines& engines, const ConvolutionProblem& whole,
                       const EngineId& engine) {
@@ -330,7 +333,8 @@ TEST(Grids, NoneFitsWhereOneWindowDoesNot) {
   EXPECT_NE(refused.message().find("graph:62"), std::string::npos) << refused.message();
 }
 
-// Engine 28 serves only even paddings, and tiles at an edge have uneven ones.
+// Engine 28 supports only padding that is equal on both sides, but tiles at an edge have padding on
+// one side.
 TEST(Grids, NameTheTilesThatAnEngineDoesNotServe) {
   const ConvolutionProblem problem =
       ProblemWith({.n = 1, .c = 64, .k = 64, .x = {1, 64, 64}, .alignment = 16});
@@ -345,7 +349,7 @@ TEST(Grids, NameTheTilesThatAnEngineDoesNotServe) {
 }
 
 // All tiles are packed, since their channels lie 2^26 elements apart. Packed tiles can read a bias,
-// but not a residual that lies like the whole y.
+// but not a residual that has the strides of the undivided y.
 TEST(Grids, AreNoneWhereWhatIsFusedLiesLikeAPackedOutput) {
   const auto image = [](int extent) {
     return ProblemWith({.n = 1,

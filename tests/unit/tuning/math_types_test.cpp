@@ -30,9 +30,9 @@ cudnn::Functions Noting() {
   });
 }
 
-// Returns Noting's functions, except that a descriptor with the default math type lists every
-// engine with CUDNN_FMA_MATH. So it never lists an engine with its own math type, although other
-// descriptors list engines with the default math type.
+// Returns Noting's functions, except that a query for a descriptor with the default math type lists
+// every engine with CUDNN_FMA_MATH. So such a query lists no engine with the descriptor's own math
+// type. Queries for other descriptors still list engines with the default math type.
 cudnn::Functions SayingOtherwise() {
   cudnn::Functions functions = Noting();
   functions.cudnnGetConvolutionForwardAlgorithm_v7 =

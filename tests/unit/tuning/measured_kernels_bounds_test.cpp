@@ -1,5 +1,5 @@
-// Tests how much time and memory measuring may take, and what is known if that was not enough.
-// Engines are made slow, so that budgets end where the tests want it.
+// Tests how much time and memory measuring may take, and what is known if they did not suffice. The
+// tests make engines slow, so that they know where a time budget ends.
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -13,8 +13,8 @@ namespace {
 
 using planning::Proof;
 
-// This many seconds suffice to begin with one engine on a loaded machine, but not with a second
-// one: an engine runs twice, which takes 2 * kSlow = 1.2 s.
+// In this many seconds even a loaded machine begins to measure one engine, but it begins no second
+// one. Measuring an engine takes two runs, which take 2 * kSlow = 1.2 s.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
 
@@ -76,7 +76,8 @@ TEST_F(MeasuredKernelsBoundsTest, WhatFitsTheUsersLimitComesFirst) {
   for (const MicroConfiguration& row : all) {
     if (row.micro_batch == 8) largest = std::max(largest, row.workspace_bytes);
   }
-  // `needy` has the largest workspace. Its engine exceeds the limit undivided, but not in pieces.
+  // `needy` is the row with the largest workspace. Undivided, its engine exceeds the limit of
+  // largest - 1 bytes; in pieces it does not.
   const auto needy = std::find_if(all.begin(), all.end(), [&](const auto& row) {
     return row.micro_batch == 8 && row.workspace_bytes == largest;
   });
@@ -129,7 +130,7 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWhole
     if (row.engine == "legacy:1" && row.micro_batch == 8) needy = row.workspace_bytes;
   }
   ASSERT_GT(needy, 0u);
-  // Only engine 1 serves, and its workspace for the whole exceeds the limit.
+  // This cuDNN supports only algorithm 1, whose workspace for all 8 images exceeds the limit.
   cudnn::Functions one = slow_;
   one.cudnnGetConvolutionForwardAlgorithm_v7 =
       [](cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
@@ -154,8 +155,8 @@ TEST_F(MeasuredKernelsBoundsTest, WithoutTimePiecesThatFitAreKnownBeforeTheWhole
   EXPECT_LE(answer.rows[0].workspace_bytes, needy / 2);
   EXPECT_FALSE(answer.settled);
   EXPECT_TRUE(answer.late);
-  // Without the user's limit a kernel needs a row of the whole, so the row of pieces is not
-  // returned.
+  // Without the user's limit, the rows of pieces are returned only together with a row for all 8
+  // images. There is no such row.
   question.must_fit.reset();
   question.may_measure = false;
   const MeasuredRows unlimited = kernels.Get(device_, question);
@@ -208,7 +209,7 @@ TEST_F(MeasuredKernelsBoundsTest, ASumOfPartialsWithoutTimeIsNotTried) {
   }
 }
 
-// Preparing an engine may mean compiling its kernels.
+// Preparing an engine may compile CUDA kernels, which takes long.
 TEST_F(MeasuredKernelsBoundsTest, NothingIsPreparedWithoutTime) {
   static const cudnn::Functions* real = nullptr;
   static int asked = 0;
@@ -285,8 +286,8 @@ TEST_F(MeasuredKernelsBoundsTest, WhatIsCutShortIsMeasuredAtALaterCall) {
 TEST_F(MeasuredKernelsBoundsTest, SmallKernelsTakeShorterTurns) {
   MeasuredKernels kernels(&store_, Seconds(1e6, 4000), kNoFolder);
   const auto turn = [&](int images) {
-    // `now` is read before EndOfTurn reads the clock, so the difference is not below the turn, and
-    // 187.5 s round up.
+    // EndOfTurn reads the clock after `now` was read. So the difference is at least the turn, and a
+    // turn of 187.5 s rounds up.
     const Clock::time_point now = Clock::now();
     return std::chrono::round<std::chrono::seconds>(kernels.EndOfTurn(Problem(images)) - now)
         .count();
@@ -316,7 +317,7 @@ TEST_F(MeasuredKernelsBoundsTest, NoMoreMemoryIsTakenThanAQuarterOfWhatIsFree) {
   ConvolutionProblem problem = Problem();
   problem.n = 2;
   const size_t free = FreeBytes();
-  // `occupied` leaves so little that a quarter of the rest does not suffice for every engine.
+  // `occupied` leaves `rest` bytes free, and a quarter of them does not suffice for every engine.
   size_t largest = 0;
   {
     device_.functions = &functions_;
@@ -361,7 +362,7 @@ TEST_F(MeasuredKernelsBoundsTest, PolicyAutoAsksUntilItKnowsEnoughAndNeverTwice)
   device_.functions = &functions_;
   MeasuredKernels kernels(&store_, std::nullopt, kNoFolder);
   long rows = 0;
-  // Most micro-batch sizes of 24 images are also sizes of 16 images, so they are measured by then.
+  // Most micro-batch sizes for 24 images are also sizes for 16 images, which are measured first.
   for (const int n : {16, 24, 16, 24}) {
     const Question question = Asking(Problem(n), true, BatchSizePolicy::kAuto);
     const MeasuredRows answer = kernels.Get(device_, question);
@@ -397,7 +398,7 @@ TEST_F(MeasuredKernelsBoundsTest, WhatWasFoundWrongIsNeverGivenAgain) {
   const MeasuredRows before = Ask(kernels, Problem());
   ASSERT_TRUE(before.status.ok());
   const auto verify = [&](Proof proof) { return VerifyHalves(kernels, before.rows, proof); };
-  // Call 0 is the undivided engine's, call 1 is the plan's first piece.
+  // Call 0 runs the undivided engine, and call 1 runs the plan's first piece.
   const cudnn::Functions faulty = test::FaultyStandIn({.at = 1, .after = SpoilPieces});
   device_.functions = &faulty;
   EXPECT_EQ(verify(Proof::kKnown), Trust::Kind::kUnknown);

@@ -102,7 +102,7 @@ class MeasuredKernelsTest : public ::testing::Test {
     return std::move(answer.rows);
   }
   // Compares two pieces of four images by algorithm 0 with the undivided algorithm 0. REQUIRES:
-  // `rows` has both.
+  // `rows` has algorithm 0 for 4 and for 8 images.
   planning::Trust::Kind VerifyHalves(MeasuredKernels& kernels, const Rows& rows,
                                      planning::Proof proof,
                                      const ConvolutionProblem& problem = Problem()) const {

@@ -77,8 +77,8 @@ TEST_F(MeasuredKernelsTest, RowsSayNoLessThanTheLibraryNeeds) {
   EXPECT_EQ(warm.measured(), 0);
 }
 
-// Acts as if another process measured at the same time: the rows that the test writes first can be
-// read only after the first write of this process.
+// Acts as if another process measured at the same time. The rows of the first write, which the test
+// makes, can be read only after the second write, which MeasuredKernels makes.
 class RacedStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,
@@ -88,7 +88,7 @@ class RacedStore : public MemoryStore {
   }
 };
 
-// Expects algorithm 0 for all images once, with the time that StoreRow stored.
+// Expects exactly one row of algorithm 0 for all 8 images, with the time that the test stored.
 void ExpectStoredRow(const Rows& rows) {
   int found = 0;
   for (const MicroConfiguration& row : rows) {
@@ -148,8 +148,8 @@ TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   size_t largest = 0;
   for (const MicroConfiguration& row : all) largest = std::max(largest, row.workspace_bytes);
   ASSERT_GT(largest, size_t{1} << 20);
-  // There is room for the operands (2 * 64 * 16 * 12 * 12 * 4 = 2 * 590 KB and a little more), but
-  // not for the largest workspace.
+  // The free memory suffices for the operands (2 * 64 * 16 * 12 * 12 * 4 bytes = 1.18 MB, and 9 KB
+  // for the filter), but not also for the largest workspace.
   CUdeviceptr occupied;
   ASSERT_EQ(cuMemAlloc(&occupied, FreeBytes() - largest), CUDA_SUCCESS);
   const size_t before = FreeBytes();
@@ -160,7 +160,8 @@ TEST_F(MeasuredKernelsTest, EnginesWithoutMemoryAreLeftOut) {
   ASSERT_TRUE(some.ok()) << some.message();
   EXPECT_LT(EnginesAt(*some, 64).size(), EnginesAt(all, 64).size());
   EXPECT_GE(EnginesAt(*some, 64).size(), 1u);
-  // Another process may hold the memory, so what is missing now must not be missing for ever.
+  // Another process may hold the memory only for a while, so engines that did not fit are measured
+  // later.
   EXPECT_FALSE(narrow.HasAllEngines(device_, problem));
   EXPECT_TRUE(roomy.HasAllEngines(device_, problem));
   MeasuredKernels later(&store_, std::nullopt, kNoFolder);
@@ -355,7 +356,7 @@ TEST_F(MeasuredKernelsTest, SumsOfPartialsAreTrustedApart) {
   EXPECT_EQ(VerifyHalves(next, rows, Proof::kKnown, problem), Trust::Kind::kTrusted);
 }
 
-// Pieces that another process compared have not run in this one.
+// Pieces that another process compared have not run in this process.
 TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);
   const Rows rows = Must(Get(first));
@@ -368,7 +369,7 @@ TEST_F(MeasuredKernelsTest, WhatWasComparedElsewhereIsNoProofThatItRanHere) {
   EXPECT_EQ(verify(Proof::kKnownHere), Trust::Kind::kTrusted);
 }
 
-// These engines serve at most four images.
+// These engines support at most four images.
 class FewImages : public cudnn::Engines {
  public:
   FewImages(const cudnn::Functions& functions, cudnnHandle_t handle) : all_(functions, handle) {}

@@ -79,8 +79,8 @@ TEST_F(StoredTilesTest, OnlyEnginesWithinTheLimitAreTaken) {
   for (const auto& rows : none->rows) EXPECT_TRUE(rows.empty());
 }
 
-// A second process measures nothing; other images that are cut into the same tiles find the rows,
-// too.
+// With the same store nothing is measured again. Other images that are cut into the same tiles find
+// the rows, too.
 TEST_F(StoredTilesTest, WhatAStoreHoldsIsNotMeasuredAgain) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation, DataType::kBfloat16);
@@ -122,8 +122,8 @@ TEST_F(StoredTilesTest, WhatAStoreHoldsIsNotMeasuredAgain) {
   }
 }
 
-// kSpan is less than the views of these tiles span, so each tile is packed. Its copies are measured
-// as an engine named "pack".
+// Views of these tiles span more than kSpan, so each tile is packed. Its copies are measured as an
+// engine named "pack".
 TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
   for (const Operation operation : test::kOperations) {
     for (const DataType type : {DataType::kFloat, DataType::kBfloat16}) {
@@ -168,8 +168,8 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
       MeasureLimits limits;
       limits.fit_bytes = PackedBytes(tiles->kinds[1]) - 1;
       EXPECT_FALSE(MeasureStoredKinds(device(), whole, *tiles, engines, limits).ok());
-      // The copies and the sum take all of this limit, so engines that need workspace do not fit
-      // beside them.
+      // This limit suffices only for the copies and the sum, so engines that need workspace do not
+      // fit.
       limits.fit_bytes = PackedBytes(tiles->kinds[1]) + (sums ? PartialSumBytes(whole) : 0);
       const auto fitting = MeasureStoredKinds(device(), whole, *tiles, engines, limits);
       ASSERT_TRUE(fitting.ok()) << fitting.message();
@@ -180,7 +180,7 @@ TEST_F(StoredTilesTest, CopiesOfPackedTilesAreMeasuredAndCounted) {
   }
 }
 
-// The memory for measuring is too small for the whole, but not for its tiles.
+// The memory for measuring is too small for the undivided convolution, but not for its tiles.
 TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
   const ConvolutionProblem problem = Image(Operation::kForward, DataType::kFloat);
   test::GraphOptions residual;
@@ -223,8 +223,8 @@ TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
       return candidates;
     };
     test::MemoryStore store;
-    // Finds the grids within `limit_bytes` as a new process does; `made` counts the engines that it
-    // makes.
+    // Finds the grids within `limit_bytes` as a new process does, and counts in `made` how often it
+    // makes engines.
     const auto find = [&](size_t limit_bytes) {
       MeasuredKernels kernels(&store, std::nullopt, "/nonexistent");
       question.request = planning::RequestFor(question.problem, limit_bytes, false);
@@ -268,7 +268,8 @@ TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
   }
 }
 
-// Lets the graph API serve the whole only by its implicit GEMM.
+// Refuses plans for the undivided convolution, whose x has 64 rows, unless the engine is the
+// implicit GEMM.
 cudnnStatus_t FinalizeWithoutOthersForTheWhole(cudnnBackendDescriptor_t descriptor) {
   const cudnnStatus_t status = test::StandInGraphs().cudnnBackendFinalize(descriptor);
   if (status != CUDNN_STATUS_SUCCESS) return status;

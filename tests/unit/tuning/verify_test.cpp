@@ -55,7 +55,7 @@ class VerifyTest : public ::testing::Test {
   }
 
   // Returns `engine` for `images` images with the workspace of a piece. If the engine does not
-  // serve this many images, returns an empty engine.
+  // support this many images, returns an empty engine.
   MicroConfiguration Micro(ConvolutionProblem problem, const EngineId& engine, int images) {
     const int n = std::exchange(problem.n, images);
     for (const cudnn::EngineChoice& choice : EnginesOf(problem)) {
@@ -71,7 +71,7 @@ class VerifyTest : public ::testing::Test {
     return VerifyPlan(device_, problem, configuration, undivided, budget, LegacyScope());
   }
 
-  // Verifies 4 + 4 + 2 images of `engine` against algorithm 0.
+  // Verifies pieces of 4 + 4 + 2 images by `engine` against the undivided algorithm 0.
   Verification VerifyThree(const ConvolutionProblem& problem, const EngineId& engine = "legacy:1",
                            const MeasureLimits& budget = {}) {
     const Configuration configuration = {
@@ -79,7 +79,7 @@ class VerifyTest : public ::testing::Test {
     return Verify(problem, configuration, Micro(problem, "legacy:0", problem.n), budget);
   }
 
-  // Runs `verify` on `functions` in place of the stand-in's.
+  // Runs `verify` while device_ has `functions` instead of the stand-in's.
   template <typename Run>
   auto With(const cudnn::Functions& functions, const Run& verify) {
     device_.functions = &functions;
@@ -119,8 +119,8 @@ TEST_F(VerifyTest, RightPlansOfEveryOperationAndTypeAreEqual) {
   }
 }
 
-// NoteCall adds each convolution call of a comparison: its number of images, and whether it adds to
-// the output.
+// NoteCall adds an entry for each convolution call of a comparison: the number of images, and
+// whether the call adds to the output.
 std::vector<std::pair<int, bool>> compared;
 void NoteCall(const cudnn::ConvolutionCall& call) {
   cudnnDataType_t type;
@@ -153,7 +153,7 @@ TEST_F(VerifyTest, AWholeFilterGradientIsAddedToItself) {
   EXPECT_EQ(verify({.at = -1, .later = NoteCall}), ComparisonResult::kEqual);
   EXPECT_THAT(compared, testing::ElementsAre(std::pair(10, false), std::pair(10, true),
                                              std::pair(10, false), std::pair(10, true)));
-  // Here the second run of the plan has beta 0, so it replaces the output of the first.
+  // Here the second run of the plan has beta 0, so it replaces the output of the first run.
   static constexpr float kZero = 0;
   EXPECT_EQ(verify({.at = 3, .before = [](cudnn::ConvolutionCall& call) { call.beta = &kZero; }}),
             ComparisonResult::kDifferent);
@@ -219,8 +219,8 @@ TEST_F(VerifyTest, ImagesMixedUpAreDifferent) {
   }
 }
 
-// Verify tells wrong results from Winograd's rounding, also in fp16, where the transformed tiles
-// are stored in fp16.
+// Verify distinguishes wrong results from Winograd's rounding. It does so even in fp16, in which
+// Winograd also stores its transformed tiles.
 TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     ConvolutionProblem problem = ComparedProblem(Operation::kForward, type);
@@ -237,7 +237,8 @@ TEST_F(VerifyTest, ImagesMixedUpByWinogradAreDifferent) {
   }
 }
 
-// The plan is wrong even if another piece would compensate for the overflow.
+// If a partial overflows, the plan is wrong, even if the exact sum of all partials would not
+// overflow.
 TEST_F(VerifyTest, APartialThatOverflowsIsDifferent) {
   for (const DataType type : {DataType::kHalf, DataType::kBfloat16}) {
     static uint16_t infinity;
@@ -259,8 +260,8 @@ TEST_F(VerifyTest, APieceThatWritesBesideItsPartialIsNamed) {
   const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter, DataType::kHalf);
   const Verification verification =
       VerifyFaulty(problem, {1, [](const cudnn::ConvolutionCall& call) {
-                               // The byte is behind 16 filters of 8 channels and 3x3 taps, a
-                               // multiple of 256 bytes.
+                               // The byte behind the partial, which has 16 filters of 8 channels
+                               // and 3x3 taps, a multiple of 256 bytes.
                                WriteByte(static_cast<char*>(call.w) + 2 * 16 * 8 * 9);
                              }});
   EXPECT_EQ(verification.result, ComparisonResult::kTrespassed);
@@ -285,7 +286,7 @@ TEST_F(VerifyTest, AFilterGradientThatDoesNotAddUpIsDifferent) {
   EXPECT_EQ(verification.result, ComparisonResult::kDifferent);
 }
 
-// Passes an x that begins one element too late.
+// Runs the right piece with an x that begins one element too late.
 class ShiftedPiece : public cudnn::Piece {
  public:
   explicit ShiftedPiece(std::unique_ptr<cudnn::Piece> right) : right_(std::move(right)) {}
@@ -300,7 +301,7 @@ class ShiftedPiece : public cudnn::Piece {
   const std::unique_ptr<cudnn::Piece> right_;
 };
 
-// These legacy engines shift pieces, but not the whole.
+// These legacy engines shift x in pieces, but not in the undivided call.
 class ShiftedEngines : public cudnn::LegacyEngines {
  public:
   ShiftedEngines(const cudnn::Functions& functions, cudnnHandle_t handle, int whole)
@@ -466,7 +467,7 @@ TEST_F(VerifyTest, RandomRightPlansAreNeverRejected) {
   while (problems < kProblems) {
     ConvolutionProblem problem = RandomProblem(random);
     problem.n = 1 + problem.n % 9;
-    if (problems % 2 == 0) {  // also served by Winograd
+    if (problems % 2 == 0) {  // so that Winograd supports the problem, too
       problem.spatial_rank = 2;
       problem.groups = 1;
       problem.x = {1, 3 + problems % 11, 4 + problems % 7};

@@ -1,5 +1,6 @@
-// Tests the comparison of single tiles on the stand-in. Right tiles are trusted, also if the whole
-// exceeds the memory for measuring. An engine that reads or writes beyond its tile is not trusted.
+// Tests the comparison of single tiles on the stand-in. Right tiles are trusted, even if the
+// undivided convolution exceeds the memory for measuring. An engine that reads or writes beyond its
+// tile is not trusted.
 #include "tuning/verify_tile.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +52,7 @@ class FaultyPiece : public cudnn::Piece {
   const Fault fault_;
 };
 
-// These engines are wrong in tiles, but not in the whole.
+// These engines compute tiles wrongly, but the undivided convolution correctly.
 class FaultyEngines : public cudnn::GraphEngines {
  public:
   FaultyEngines(const cudnn::Functions& functions, cudnnHandle_t handle,
@@ -85,7 +86,7 @@ void ReadOneRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall
   *HostOf(call.*cudnn::OutputOf(part.operation), 0) += 0 * *beyond;
 }
 
-// Writes to the channel behind the tile's last one.
+// Writes to the channel behind the tile's last channel.
 void WriteOneChannelMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const bool filter = part.operation == Operation::kBackwardFilter;
@@ -105,7 +106,8 @@ void ShiftChannels(const ConvolutionProblem& part, const cudnn::ConvolutionCall&
   *HostOf(output, stride) = *HostOf(output, 0);
 }
 
-// Reads the element behind the last row of the first fused operand, like ReadOneRowMore.
+// Adds 0 times the element behind the last row of the first fused operand to the output, as
+// ReadOneRowMore does with x or dy.
 void ReadOneFusedRowMore(const ConvolutionProblem& part, const cudnn::ConvolutionCall& call) {
   const bool data = part.operation == Operation::kBackwardData;
   const int64_t rows = data ? part.x[1] : OutputExtents(part)[1];
@@ -119,8 +121,8 @@ void WriteFused(const ConvolutionProblem&, const cudnn::ConvolutionCall& call) {
   *HostOf(call.fused->pointers[0], 0) = 3;
 }
 
-// Takes 5 ms longer for a tile of Image in place, where channels are 64 * 64 elements apart, but
-// not for its SlackTwin.
+// Waits for 5 ms if a tile of Image lies in the whole tensor, where channels are 64 * 64 elements
+// apart. Does not wait for the tile's SlackTwin.
 void WaitInPlace(const ConvolutionProblem& part, const cudnn::ConvolutionCall&) {
   if (part.x_strides[1] == 64 * 64) usleep(5'000);
 }
@@ -136,7 +138,7 @@ class VerifyTileTest : public TileTest {
   }
 
   // Returns a division, without times, in which the plan's engine runs all tiles of the grid. The
-  // division has no tiles if the engine does not serve all of them.
+  // division has no tiles if the engine does not support all of them.
   Division Divide(const ConvolutionProblem& whole, const TileGrid& grid,
                   const cudnn::GraphTemplate& plan, int64_t most_span = kMostViewSpan) {
     auto tiles = CutIntoTiles(whole, grid, most_span);
@@ -159,7 +161,8 @@ class VerifyTileTest : public TileTest {
     return division;
   }
 
-  // Compares each kind of tile. Returns the first verification that is not equal, if there is one.
+  // Verifies each kind of tile alone. Returns the first verification whose result is not kEqual, if
+  // there is one.
   Verification VerifyKinds(const ConvolutionProblem& whole, const Division& division,
                            const EngineScope& scope, const MeasureLimits& limits = {}) {
     for (size_t kind = 0; kind < division.tiles->kinds.size(); ++kind) {
@@ -170,7 +173,7 @@ class VerifyTileTest : public TileTest {
     return {ComparisonResult::kEqual, ""};
   }
   // Expects that the plan's tiles are right: once as views, and once with packed copies of all
-  // tensors that span more than a few rows. Returns in how many of these cases the engine serves
+  // tensors that span more than a few rows. Returns in how many of these cases the engine supports
   // the tiles.
   int ExpectEqual(const cudnn::GraphTemplate& plan, const TileGrid& grid) {
     const ConvolutionProblem& whole = plan.convolution.problem;
@@ -282,8 +285,8 @@ TEST_F(VerifyTileTest, AnEngineThatReadsOneFusedRowMoreOrWritesOneIsRejected) {
   }
 }
 
-// In place, an engine that reads one row too many finds a finite number behind its tile, so its
-// output is right. The fault shows only because tiles are compared between NaNs.
+// If the tile lies in the whole tensor, an engine that reads one row too many reads a finite number
+// there, so its output is right. The fault shows only because VerifyTile surrounds tiles with NaNs.
 TEST_F(VerifyTileTest, AnEngineThatReadsOneRowMoreIsRejected) {
   for (const Operation operation : test::kOperations) {
     for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
@@ -368,7 +371,7 @@ TEST_F(VerifyTileTest, LongViewsAreComparedWithTheirOwnStrides) {
 
 class LongViewTest : public VerifyTileTest {};
 
-// Compares a view whose two channels of x lie 2^31 bytes apart in memory.
+// Verifies a tile whose view of x has two channels that lie 2^31 bytes apart in memory.
 TEST_F(LongViewTest, IsComparedBetweenNansToo) {
   if (std::getenv("UCUDNN_TEST_LONG_VIEWS") == nullptr) {
     GTEST_SKIP() << "runs for measured_tiles_full_test, since it takes 6 GiB";
@@ -393,8 +396,8 @@ TEST_F(LongViewTest, IsComparedBetweenNansToo) {
   EXPECT_EQ(wrong.result, ComparisonResult::kDifferent) << wrong.message;
 }
 
-// If the whole cannot be compared, tiles whose kinds were each compared alone may run to fit a
-// limit, but not to gain time.
+// If the undivided convolution cannot be compared, tiles whose kinds were each compared alone may
+// run to fit a limit, but not to gain time.
 TEST_F(VerifyTileTest, TilesOfAWholeThatExceedsTheMemoryAreTrustedToFit) {
   struct Kernel {
     Operation operation;
@@ -429,7 +432,7 @@ TEST_F(VerifyTileTest, TilesOfAWholeThatExceedsTheMemoryAreTrustedToFit) {
     MeasuredKernels others(nullptr, bounds, kNoFolder);
     EXPECT_EQ(verify(others, false, FaultyScope(plan, ReadOneRowMore)).kind,
               planning::Trust::Kind::kWrong);
-    // If the whole fits, it is compared with its tiles.
+    // If the memory suffices for the undivided convolution, it is compared with its tiles.
     bounds.memory_bytes = size_t{1} << 30;
     MeasuredKernels roomy(nullptr, bounds, kNoFolder);
     EXPECT_EQ(verify(roomy, true, ScopeOf({plan})).kind, planning::Trust::Kind::kTrusted);
@@ -439,7 +442,8 @@ TEST_F(VerifyTileTest, TilesOfAWholeThatExceedsTheMemoryAreTrustedToFit) {
   }
 }
 
-// A comparison by an earlier process is not repeated, unless the pieces have to run here.
+// A comparison by an earlier process is not repeated, unless Proof::kHere demands a run in this
+// process.
 TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   const std::vector<cudnn::GraphTemplate> plans = {
       PlanOf(Image(Operation::kForward, DataType::kFloat), 0)};
@@ -465,8 +469,8 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_TRUE(store.notes.empty());
   EXPECT_EQ(verify(right, false, scarce), Kind::kTrusted);
   ASSERT_EQ(store.notes.size(), 1u);
-  // This comparison's note is about the kinds of tiles alone. That suffices unless `need_whole` is
-  // set.
+  // The store's note says that the kinds of tiles were compared alone. That suffices unless
+  // `need_whole` is set.
   EXPECT_EQ(verify(faulty, false, scarce), Kind::kTrusted);
   EXPECT_EQ(verify(right, false, scarce, Proof::kKnown), Kind::kTrusted);
   EXPECT_EQ(verify(right, true, scarce), Kind::kUnknown);
@@ -474,15 +478,16 @@ TEST_F(VerifyTileTest, AStoreTellsWhatWasCompared) {
   EXPECT_EQ(verify(right, true, kRoom), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom, Proof::kHere), Kind::kWrong);
-  // A process with less memory compares the kinds of tiles alone, and keeps the note about the
-  // whole.
+  // A process with less memory compares only the kinds of tiles. The note that the undivided
+  // convolution was compared stays.
   EXPECT_EQ(verify(right, false, scarce, Proof::kHere), Kind::kTrusted);
   EXPECT_EQ(verify(faulty, true, kRoom), Kind::kTrusted);
   store.notes[0].note = "nothing that this program says";
   EXPECT_EQ(verify(faulty, false, kRoom), Kind::kWrong);
 }
 
-// An engine may be fast where a tile is measured alone and slow where the tile lies in the whole.
+// An engine may be fast where a tile is measured alone, and slow where the tile lies in the whole
+// tensors.
 TEST_F(VerifyTileTest, TilesThatAreSlowerInPlaceAreTrustedOnlyWhereTheyNeedNotBeFaster) {
   const std::vector<cudnn::GraphTemplate> plans = {
       PlanOf(Image(Operation::kForward, DataType::kFloat), 0)};
@@ -503,9 +508,9 @@ TEST_F(VerifyTileTest, TilesThatAreSlowerInPlaceAreTrustedOnlyWhereTheyNeedNotBe
   };
   using Kind = planning::Trust::Kind;
   EXPECT_EQ(verify(slow, {}).kind, Kind::kTrusted);
-  // The comparison is known, but the time in place is not yet.
+  // The comparison is known, but the tiles were not yet timed in the whole tensors.
   EXPECT_EQ(verify(slow, undivided, Proof::kKnown).kind, Kind::kUnknown);
-  // Where the whole exceeds the memory, nothing can be timed in place.
+  // If the whole tensors exceed the memory, tiles cannot be timed in them.
   const size_t scarce = cudnn::ImageBytes(whole) + cudnn::OutputBytes(whole);
   EXPECT_EQ(verify(slow, undivided, Proof::kOnce, scarce).kind, Kind::kTrusted);
   const planning::Trust slower = verify(slow, undivided);
