@@ -21,8 +21,8 @@ int OutputSize(const Shape& shape) {
 
 size_t Count(int a, int b, int c, int d) { return size_t{1} * a * b * c * d; }
 
-// Returns the indices of the cell's elements in a whole tensor of n x c images of size x size, in
-// the order of the cell's memory.
+// Returns the indices that the elements of `cell` have in the uncut tensor, which has n images of c
+// channels and size x size pixels. The order is that of the cell's own memory.
 std::vector<size_t> Places(cudnnTensorFormat_t layout, int n, int c, int size, const Cell& cell) {
   struct Axis {
     int first, end;

@@ -1,4 +1,4 @@
-// Times a 3x3 convolution of large bf16 images, whole and in parts along h. The result has the
+// Times a 3x3 convolution of large bf16 images, undivided and in parts along h. The result has the
 // image's size.
 #include <cuda_bf16.h>
 
@@ -51,8 +51,9 @@ struct Picture {
   bool packs;
 
   size_t Elements() const { return static_cast<size_t>(channels * size * size); }
-  // Returns the strides of a part of `rows` rows in an image of `height` rows. The stride of n is
-  // only the span of the part, because for 2^31 elements or more cuDNN offers only engine 0.
+  // Returns the strides of a part of `rows` rows in an image of `height` rows. There is one image,
+  // so the stride of n needs to cover only the part. For strides of 2^31 elements or more cuDNN
+  // offers only engine 0.
   Strides StridesOf(int64_t rows, int64_t height) const {
     const bool last = layout == Layout::kNhwc;
     const int64_t c = last ? 1 : height * size, h = last ? size * channels : size;
@@ -121,7 +122,7 @@ Json Described(const std::map<Kind, Plan>& plans) {
   return described;
 }
 
-// One division of the picture: its parts, their plans and their memory.
+// One division of the picture, with the plans and the memory for its parts.
 class Way {
  public:
   Way(const Device& device, const Picture& picture, int64_t parts, char* x, char* w, char* y)

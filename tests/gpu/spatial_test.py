@@ -189,8 +189,8 @@ class Networks(Split):
                                                          "seconds": round(result.seconds, 1)})
 
     def assert_pools_are_those_of(self, whole, words):
-        # Each number is a sum in fp64 of at most some hundred thousand terms. Ranks add the terms in another order, hence
-        # 1e-10.
+        # Each number is a sum in fp64 of at most a few hundred thousand terms. Ranks add the terms in another order, so
+        # numbers may differ by 1e-10 of the largest number.
         largest = max(abs(number) for number in whole.values())
         for ranks in self.counts:
             with self.subTest(ranks=ranks):
