@@ -59,7 +59,8 @@ struct Program {
 class Flow : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    // The process's first call opens the driver, the platform and the store.
+    // The process's first call opens the driver, the platform and the store. It is made here,
+    // before any fault.
     Convolution convolution(FreshLayer(Operation::kForward, kImages));
     convolution.Run(DropIn(), 0, nullptr, 0);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -68,7 +69,7 @@ class Flow : public testing::Test {
     }
   }
 
-  // Asks about `problem` and calls it while `fault` is armed, then four more times without the
+  // Asks about `problem` and runs it while `fault` is armed, then four more times without the
   // fault. Returns the number of convolutions of the last call.
   static long Meet(const Program& program, const ConvolutionProblem& problem, Fault& fault,
                    const Scales& scales = {}) {

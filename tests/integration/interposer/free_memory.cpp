@@ -9,8 +9,8 @@
 namespace ucudnn::test {
 namespace {
 
-// The stand-in rounds allocations up. For the few segments of ucudnn's workspace, this adds at most
-// this many bytes.
+// The number of bytes that the stand-in adds at most to the few segments of ucudnn's workspace,
+// because it rounds allocations up.
 constexpr size_t kRounding = 8192;
 
 }  // namespace

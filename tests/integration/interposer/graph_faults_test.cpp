@@ -118,7 +118,8 @@ class Program {
 
 class GraphPlans : public testing::Test {
  protected:
-  // The process's first plan opens the driver, the platform and the store.
+  // The process's first plan opens the driver, the platform and the store. It is made here, before
+  // any fault.
   static void SetUpTestSuite() {
     Program program;
     program.MakePlan();

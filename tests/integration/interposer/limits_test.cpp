@@ -48,8 +48,8 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   }
 }
 
-// The program asks for the size as for a plain convolution. Only algorithm 1 supports an identity
-// activation, so only pieces of algorithm 1 can run in the reported size.
+// The program asks for the workspace of the convolution without its activation. Only algorithm 1
+// supports an identity activation, so only pieces of algorithm 1 can run in the reported size.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   Convolution convolution(LayerProblem(Operation::kForward), Extra::kIdentity);
   const size_t need = ReportedNeed(convolution, 1).value();

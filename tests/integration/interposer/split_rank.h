@@ -18,9 +18,9 @@ namespace ucudnn::test {
 
 constexpr int kRanks = 2, kHeight = 12, kRows = kHeight / kRanks;
 
-// Returns LayerProblem with `rows` rows: kRows for a stripe, kHeight for the whole image.
+// Returns LayerProblem with `rows` rows: kRows for a stripe, kHeight for uncut images.
 ConvolutionProblem LayerOf(Operation operation, int rows);
-// Fills the operands of a stripe whose first row is row `first` of the whole.
+// Fills the operands of a stripe whose first row is row `first` of the uncut images.
 void FillStripe(Convolution& convolution, int first);
 std::vector<double> ValuesOf(Convolution& convolution, const Bytes& bytes);
 

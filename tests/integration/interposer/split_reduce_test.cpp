@@ -79,7 +79,7 @@ TEST_F(Summed, IsTooLateToLeaveToTheProgram) {
   ExpectSummedAndThenTooLate();
 }
 
-// Without a call of ucudnnSpatialSetReduce, gradients of the legacy API are summed.
+// Without a call of ucudnnSpatialSetReduce, ucudnn sums the gradients of the legacy API.
 class Unsaid : public testing::Test {};
 
 TEST_F(Unsaid, IsTooLateToLeaveToTheProgram) { ExpectSummedAndThenTooLate(); }

@@ -79,8 +79,8 @@ void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
 }
 
 // A timer for the stand-in. It returns 100 ms divided by the number of convolutions since the last
-// call, so tiles seem faster than the whole when both are timed in place. Nothing runs several
-// times to be timed, because the times are long enough.
+// call. So tiles seem faster than the undivided convolution when ucudnn times both on the whole
+// tensors. These times are long enough that ucudnn runs nothing several times.
 float FavourTiles(long long, long long) {
   static std::atomic<long> before = 0;
   const long run = hostgpuFaultCount("convolution");

@@ -253,7 +253,7 @@ TEST_F(Automatic, ItIsAQuarterOfWhatIsFreeAndFallsWhenACallersAllocationFails) {
   convolution.Run(DropIn(), 1, less.data(), less.bytes());
   EXPECT_EQ(limit(5), needy->workspace_bytes - 1);
   EXPECT_EQ(limit(6), needy->workspace_bytes - 1);
-  // A program that passes no workspace does not show that memory is short.
+  // A program that passes no workspace is no sign of short memory, so the limit does not change.
   const Answer again = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
   ASSERT_EQ(again.status, CUDNN_STATUS_SUCCESS);
   for (const auto& algorithm : again.algorithms) {

@@ -46,8 +46,8 @@ def start(script, count, grid, *arguments, patience=5):
 
 
 def expect_ended(told, what):
-    """`told` is the result of start(). If ranks have failed, raises an error with the output of all failed ranks. One
-    output would not do, because a rank may have failed only because it lost another rank."""
+    """`told` is the result of start(). If ranks have failed, raises an error with the output of all failed ranks. The
+    output of one rank is not enough, because that rank may have failed only because it lost another rank."""
     failed = [f"rank {rank} of {what}:\n{output}" for rank, (code, output) in enumerate(told) if code]
     if failed:
         raise AssertionError("\n".join(failed))
