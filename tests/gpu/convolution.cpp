@@ -63,7 +63,7 @@ uint32_t Random(uint32_t seed, uint32_t index) {
   return bits ^ bits >> 16;
 }
 
-// Store and Load convert floats to elements on the device, and back.
+// Store() converts floats to elements in device memory. Load() converts them back.
 template <typename Element>
 void Store(void* device, const std::vector<float>& floats) {
   const std::vector<Element> elements(floats.begin(), floats.end());
@@ -171,8 +171,8 @@ Convolution::Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType
       w_(type, Count(shape.k, shape.c / shape.groups, shape.filter, shape.filter)),
       y_(type,
          Count(shape.n, shape.k, OutputSize(shape) / cell.rows, OutputSize(shape) / cell.columns)) {
-  // Most elements are 0, so that sums are exact in every type, and rounding errors of Winograd in
-  // 16 bits are small.
+  // Most elements are 0. So sums are exact in every type, and Winograd's rounding errors in 16 bits
+  // are small.
   x_.FillWithSmallIntegers(1, 8, Places(layout, shape.n, shape.c, shape.size, cell));
   w_.FillWithSmallIntegers(2, 16);
   y_.FillWithSmallIntegers(3, 16, Places(layout, shape.n, shape.k, OutputSize(shape), cell));

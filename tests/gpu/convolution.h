@@ -58,7 +58,7 @@ class Buffer {
 
   void* get() const { return device_; }
   // Fills the buffer with -1, 0 and 1; on average one in `sparsity` values is not 0. Element i
-  // depends only on `seed` and places[i], or on i if there are no places.
+  // depends only on `seed` and on places[i], or on i if `places` is empty.
   void FillWithSmallIntegers(uint32_t seed, uint32_t sparsity, std::span<const size_t> places = {});
   void FillWithNan();
   std::vector<float> Values() const;

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kTileRounds = 5, kLongRounds = 3;
 constexpr double kLongMs = 700;          // a case that takes longer runs only once
-constexpr int64_t kEstimated = 64;       // the whole image's time is estimated from one of 64 parts
-constexpr double kMostWholeMs = 12000;   // a whole image that would take longer does not run
+constexpr int64_t kEstimated = 64;       // an undivided image's time is estimated from 1/64 of it
+constexpr double kMostWholeMs = 12000;   // an undivided image that would take longer does not run
 constexpr uint16_t kUnwritten = 0xffff;  // a NaN that marks elements of y which are not written
 constexpr size_t kWidth = 2;             // the bytes of an element
 
@@ -247,7 +247,7 @@ class Bench {
   }
 
  private:
-  // Estimates the engine's time for the whole image from its time for one of kEstimated parts.
+  // Estimates the engine's time for the undivided image from its time for one of kEstimated parts.
   double EstimatedMs(int64_t engine) const {
     const Part part = Cut(picture_.size, kEstimated)[1];
     const Plan plan = PlanOf({device_.handle(), nullptr}, picture_, part, true, engine);

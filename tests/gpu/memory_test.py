@@ -47,7 +47,7 @@ class Find(unittest.TestCase):
         self.assertLess(sum(measuring.values()) - sum(real.values()), 3 * OUTPUT_BYTES)
 
     def assert_no_more_is_taken(self, real, measuring):
-        # Code that cuDNN loads during a call adds to the bytes taken, as it does without ucudnn.
+        # Memory for code that cuDNN loads during a call counts as taken, with and without ucudnn.
         code = max(0, *kept(measuring).values(), *kept(real).values())
         machine.record("most bytes taken by cudnnFind",
                        {"allowed": BOUND_BYTES, "real": taken(real), "measuring": taken(measuring)})

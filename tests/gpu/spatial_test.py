@@ -32,7 +32,7 @@ BEGUN_SECONDS = 2 if machine.HOST else 12
 # All ranks fail within 15 seconds after one of them died. Another 10 seconds are left for their messages and their end.
 END_SECONDS = 15 + 10
 
-store = None  # shared by all jobs, so that the measurements of one job serve the next
+store = None  # shared by all jobs, so that a job finds the measurements of earlier jobs
 
 
 def setUpModule():

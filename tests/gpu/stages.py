@@ -53,7 +53,8 @@ BEGIN = (
           ("gate.gate",), every_time=True),
 )
 
-# A test that compares with runs without ucudnn takes their results from a stage "references …", if the sitting has one.
+# Some tests compare with runs without ucudnn. If a sitting has a stage "references …" for such a test, that stage makes
+# these runs.
 SHORT = (
     references("torch graph", "torch", "BriefGraph", needs=TORCH),
     references("torch legacy", "torch", "BriefLegacy", needs=TORCH),
@@ -61,7 +62,7 @@ SHORT = (
     references("differential", "differential", "BriefMeasured", seconds=5),
     references("capture", "capture", "Capture", seconds=5),
     test("differential measured", MEASURES, 11, 60, "engines' ids and algorithms that no offline list has; alignment that faults",
-         "differential", "BriefMeasured", needs=("references differential",), every_time=True),  # "differential engines" needs its rows
+         "differential", "BriefMeasured", needs=("references differential",), every_time=True),  # "differential engines" needs the rows
     test("capture", MEASURES, 10, 60, "the driver's capture modes, and modules that load lazily while another thread captures",
          "capture", needs=("references capture",)),
     test("torch graph briefly", MEASURES, 17, 90, "JSON fields of plans, engines that compile at run time, PyTorch's allocator beside measuring",

@@ -2,7 +2,7 @@
 Exchanges by torch.distributed use gloo, through the host. Only in the mode `replayed` does each rank have its own GPU.
 Prints JSON. With `--device cpu` it runs without a GPU and without CUDA graphs.
 
-    torch_spatial.py backends         prints each convolution's backend in torch, and the module's route for that backend
+    torch_spatial.py backends         prints each convolution's backend in torch, and that backend's route in ucudnn.spatial
     torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights in fp64 and fp32, and saves the fp64 one
     torch_spatial.py rank FOLDER      decodes the picture in stripes, as one rank, and prints the distance from the saved one
     torch_spatial.py step FOLDER      trains convolutions with batch norms for a step, differentiates a penalty on gradients through
@@ -249,7 +249,7 @@ def shared(folder):
         rows = launched(model, stripes)
         figures = {"rank": dist.get_rank(), "distance": distance(spatial.gather(rows), exact), "refused": None}
     dist.barrier()
-    if DEVICE == "cuda":  # the refused capture comes last, because it breaks the stream's capture
+    if DEVICE == "cuda":  # this capture comes last, because the refusal breaks it
         normalised = spatial.convert(normed(torch.float64)[0])
         try:
             with torch.cuda.graph(torch.cuda.CUDAGraph()):

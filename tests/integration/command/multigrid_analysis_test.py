@@ -35,9 +35,10 @@ class MultigridAnalysis(MultigridTest):
         self.assertEqual(("inference", "training"), (inference["workload"], training["workload"]))
         # Kernels of 1 ms: 2 before the 64 steps, 3 for each step, and 2 after the steps.
         self.assertAlmostEqual(2 + 64 * 3 + 2, inference["serial"]["modelled_ms"], delta=0.01)
-        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening, since the image needs no gradient, 64
-        # * 3 for the steps, and 2 for the closing. 66 kernels compute the gradients of the weights: of the opening, of 64
-        # steps and of the last layer. 3 kernels make the updates.
+        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening (the kernels before the steps),
+        # since the image needs no gradient, 64 * 3 for the steps, and 2 for the closing (the kernels after the steps).
+        # 66 kernels compute the gradients of the weights: of the opening, of 64 steps and of the last layer. 3 kernels
+        # make the updates.
         self.assertAlmostEqual(196 + 1 + 64 * 3 + 2 + 66 + 3, training["serial"]["modelled_ms"], delta=0.01)
         one, two = inference["rows"]
         self.assertAlmostEqual(198, two["partitioned"]["modelled_ms"], delta=0.01)
@@ -162,8 +163,8 @@ class MultigridAnalysis(MultigridTest):
         # launch.
         streams = 1 + 3 * (48 + 16 + 16 + 16 + 48)
         self.assertEqual([3, streams], seconds())
-        # In a group, the k-th steps of all blocks are 3 launches. The first layer's input needs no adjoint, so this layer is
-        # a kind of its own. At F-points and for right sides, it therefore has a call of its own.
+        # In a group, the k-th steps of all blocks are 3 launches. The first layer's input needs no adjoint, so this
+        # layer is of another kind. At F-points and for right sides, it therefore has a separate call.
         self.assertEqual([1 + 3 * (4 + 1 + 2 + 16 + 4), streams], seconds("--launch", "each"))
         self.assertEqual([3, streams], seconds("--way", "streams"))
         self.assertEqual([streams, streams], seconds("--way", "streams", "--launch", "each"))

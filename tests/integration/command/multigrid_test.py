@@ -249,7 +249,7 @@ class Multigrid(MultigridTest):
                        f"a{step}.norm.running_mean": ((2,), [1e9] * 2), f"a{step}.norm.running_var": ((2,), [1] * 2),
                        f"a{step}.conv.weight": ((2, 2, 1, 1), [0] * 4), f"a{step}.conv.bias": ((2,), [2] * 2)}
         self.weights(arrays)
-        # relu(2 - 1e9) is 0, so no step changes its state.
+        # The convolutions give 2, and the norms subtract 1e9. relu(2 - 1e9) is 0, so no step changes its state.
         document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.safetensors")
         self.assertEqual(0, document["residuals"][0])
 

@@ -117,7 +117,7 @@ class Workspace(CommandTest):
         self.assertEqual(shared["kernels"], concurrent["kernels"])
 
     def trace(self, lanes, batch=4, **changes):
-        """Returns kernels a and b as in a report, each with its lanes if `lanes` has any for it."""
+        """Returns kernels a and b as a report has them, each with its lanes if `lanes` has any for it."""
         columns = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w")
         kernels = []
         for layer, shape in SHAPES.items():

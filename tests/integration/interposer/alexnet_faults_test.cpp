@@ -257,7 +257,7 @@ TEST_F(WarmStep, EveryPieceQueryAndResourceMayFail) {
 
 // --- Host memory ---------------------------------------------------------------------------------
 
-// Kernels of two images, which can be divided and have few sizes to measure.
+// Kernels with two images. They can be divided, and few of their sizes are measured.
 std::vector<Kernel> KernelsShortOfMemory() {
   return {{&kAlexNet[4], Operation::kForward, Extra::kRelu, 2},
           {&kAlexNet[2], Operation::kBackwardFilter, Extra::kNone, 2}};

@@ -21,7 +21,7 @@ bool EveryFault();
 
 constexpr std::string_view kHostMemory = "host memory";
 
-// Makes the k-th occurrence at a site fail. Only occurrences between Arm and Disarm count; Arm and
+// Makes the k-th occurrence at a site fail. Counts only occurrences between Arm and Disarm. Arm and
 // Disarm may be called several times. At the site kHostMemory, occurrences are allocations.
 class Fault {
  public:

@@ -41,8 +41,8 @@ namespace ucudnn::test {
 namespace {
 
 constexpr int kImages = 4;
-// Algorithm 1 of LayerProblem needs about 7 KB for each image, so two images fit and kImages do
-// not.
+// Algorithm 1 of LayerProblem needs about 7 KB for each image, so two images fit kLimit, and
+// kImages images do not.
 constexpr size_t kLimit = 16384;
 constexpr char kLimitText[] = "16KiB";
 constexpr const char* kResources[] = {"alloc",       "pool",   "stream", "event",
@@ -332,7 +332,7 @@ class Measured : public Flow {
   }
   static void FailEveryAllocation(const Program& program) {
     if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-    // Two images can be divided and have few sizes to measure.
+    // A kernel with two images can be divided, and few of its sizes are measured.
     FailEvery(kHostMemory, program, [] { return FreshLayer(Operation::kForward, 2); });
     ExpectMet(100);
   }
@@ -479,7 +479,8 @@ TEST_F(NoReport, CostsOneWarning) {
     Meet({Question::kFindEx}, FreshLayer(operation, kImages), none);
   }
   std::vector<std::string> lines = LogLines();
-  // All suites may run under a budget. Warnings about engines that exceed the budget do not count.
+  // All suites may run under a budget. So warnings about engines that exceed the budget are left
+  // out.
   std::erase_if(lines, [](const std::string& line) {
     return line.find("the total workspace") != std::string::npos;
   });

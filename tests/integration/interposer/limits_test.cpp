@@ -1,6 +1,6 @@
-// Tests which workspaces frameworks are told, and what then runs. In each suite the user does
-// something else: sets a limit, requires determinism, forbids measuring, lets ucudnn only observe,
-// or turns ucudnn off.
+// Tests which workspaces ucudnn reports to frameworks, and what then runs. In each suite the user
+// does something else: sets a limit, requires determinism, forbids measuring, lets ucudnn only
+// observe, or turns ucudnn off.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 

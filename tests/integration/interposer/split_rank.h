@@ -24,7 +24,7 @@ ConvolutionProblem LayerOf(Operation operation, int rows);
 void FillStripe(Convolution& convolution, int first);
 std::vector<double> ValuesOf(Convolution& convolution, const Bytes& bytes);
 
-// The result of the undivided call on whole images. PartOf returns the rows that a rank holds.
+// The result of the undivided call on uncut images. PartOf returns the rows that a rank holds.
 class Expected {
  public:
   explicit Expected(const ConvolutionProblem& whole, Extra extra = Extra::kNone);
@@ -35,7 +35,7 @@ class Expected {
  private:
   const Operation operation_;
   std::vector<double> values_;
-  size_t plane_ = 0;  // the number of elements in one plane of the whole result
+  size_t plane_ = 0;  // the number of elements in one plane of the uncut result
 };
 
 // Calls body(0) to body(count - 1), each on its own thread, and waits for all threads.

@@ -41,8 +41,8 @@ ConvolutionProblem Image(Operation operation, int pad = 1) {
                       .pad = {0, pad, pad}});
 }
 
-// Returns the same convolution with a larger distance between images, so ucudnn treats it as
-// another kernel.
+// Returns Image(operation) with a larger distance between images, so ucudnn treats it as another
+// kernel.
 ConvolutionProblem AnotherImage(Operation operation) {
   ConvolutionProblem problem = Image(operation);
   problem.x_strides[0] += 4;

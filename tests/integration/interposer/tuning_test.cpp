@@ -96,7 +96,7 @@ TEST_F(After3, ThreeCallsRunAsAskedAndTheFourthMeasures) {
   }
 }
 
-// Calls on different handles count together.
+// Calls on different handles are counted together.
 TEST_F(After3, HandlesCountTogether) {
   Convolution convolution(LayerProblem(Operation::kForward, 12));
   const OwnHandle handles[2];

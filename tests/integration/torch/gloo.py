@@ -36,7 +36,7 @@ def start(script, count, grid, *arguments, patience=5):
         while time.monotonic() < ends and any(process.poll() is None for process in processes):
             if any(process.poll() for process in processes):  # a rank has failed, and others may wait for it forever
                 ends = min(ends, time.monotonic() + patience)
-                patience = SECONDS  # `ends` is set only once
+                patience = SECONDS  # so that `ends` does not change again
             time.sleep(0.05)
         for process in processes:
             process.kill()
