@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kTileRounds = 5, kLongRounds = 3;
 constexpr double kLongMs = 700;          // a case that takes longer runs only once
-constexpr int64_t kEstimated = 64;       // an undivided image's time is estimated from 1/64 of it
+constexpr int64_t kEstimated = 64;       // an image's time is estimated from a 64th of the image
 constexpr double kMostWholeMs = 12000;   // an undivided image that would take longer does not run
 constexpr uint16_t kUnwritten = 0xffff;  // a NaN that marks elements of y which are not written
 constexpr size_t kWidth = 2;             // the bytes of an element

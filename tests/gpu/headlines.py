@@ -190,8 +190,8 @@ def of_kernel(calls, name, kernel):
 
 
 def ratios(own, reference):
-    """Returns the median, the least and the greatest of reference / own over the rounds. This ratio says how many times as fast
-    as `reference` the configuration `own` is."""
+    """Returns the median, the least and the greatest of reference / own over the rounds. This ratio says how many times
+    as fast `own` is as `reference`."""
     each = [other / ms for ms, other in zip(own, reference)]
     return [round(value, 4) for value in (statistics.median(each), min(each), max(each))]
 

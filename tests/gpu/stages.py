@@ -151,7 +151,8 @@ LONG_TESTS = (
                 seconds=100)
       for case, limit in (("Jax", 480), ("TensorFlow", 300), ("OnnxRuntime", 360))),
 )
-# These are the networks of the paper's Figs. 9 to 14, and one more. AlexNet comes first, since its stages are the shortest.
+# These are the networks of the paper's Figs. 9 to 14, and one other network. AlexNet comes first, since its stages are
+# the shortest.
 NETWORKS = ((("alexnet", 1),) if machine.HOST else
             (("alexnet", 256), ("alexnet-caffe", 256), ("resnet18", 128), ("resnet50", 64), ("densenet40", 256),
              ("resnet50", 32), ("alexnet", 1024), ("alexnet-caffe", 1024), ("vgg16", 64)))

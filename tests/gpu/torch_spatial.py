@@ -249,7 +249,7 @@ def shared(folder):
         rows = launched(model, stripes)
         figures = {"rank": dist.get_rank(), "distance": distance(spatial.gather(rows), exact), "refused": None}
     dist.barrier()
-    if DEVICE == "cuda":  # this capture comes last, because the refusal breaks it
+    if DEVICE == "cuda":  # this comes last, because a refused call breaks its capture
         normalised = spatial.convert(normed(torch.float64)[0])
         try:
             with torch.cuda.graph(torch.cuda.CUDAGraph()):

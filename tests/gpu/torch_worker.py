@@ -83,7 +83,7 @@ class Worker:
         torch.manual_seed(0)
         network = self.networks[network]
         begin = time.perf_counter()
-        with DeviceMemory(before, 0.02) as warming:  # it polls seldom, since ucudnn may measure meanwhile
+        with DeviceMemory(before, 0.02) as warming:  # polls seldom, since ucudnn may measure meanwhile
             self.training = torch_training.Training(network, network.make(), network.batch(batch), precision, last, DEVICE)
             losses, ends_s = [], [time.perf_counter()]
             for _ in range(steps):

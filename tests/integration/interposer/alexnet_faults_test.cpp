@@ -47,8 +47,8 @@ struct Kernel {
   int images = kImages;
 };
 
-// Returns the factor by which fewer faults are tried: 8 under one budget for all kernels, because
-// the budget changes little here.
+// Returns n, where one of n faults is tried. n is 8 under one budget for all kernels, because the
+// budget changes little here.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
 // Returns the distance from one tried fault to the next: `of` * Thinning(), or only Thinning() with

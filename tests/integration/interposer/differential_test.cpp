@@ -77,7 +77,8 @@ class Differential : public testing::Test {
     }
   }
 
-  // With `spoil`, the output is spoilt before each run, and cases that read it are left out.
+  // With `spoil`, the output is spoilt before each run, and cases that read the output are left
+  // out.
   static void WholeNumbersGiveEqualBits(bool spoil = false) {
     std::mt19937 random(20180910);
     for (const Case& each : cases_) {

@@ -11,7 +11,7 @@ namespace ucudnn::test {
 // Returns false in builds with a sanitizer, where malloc cannot be replaced.
 bool AllocationsCanFail();
 
-// Makes the k-th allocation from now on fail, counted over all threads; with 0, none fails.
+// Makes the k-th allocation after this call fail, counted over all threads. If k is 0, none fails.
 void FailAllocation(long kth);
 // Ends the counting that FailAllocation began. Returns the number of allocations since then.
 long AllocationsSince();

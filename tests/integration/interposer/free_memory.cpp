@@ -9,8 +9,8 @@
 namespace ucudnn::test {
 namespace {
 
-// The number of bytes that the stand-in adds at most to the few segments of ucudnn's workspace,
-// because it rounds allocations up.
+// The stand-in rounds each allocation up. This is an upper bound for the bytes that are added to
+// the few segments of ucudnn's workspace.
 constexpr size_t kRounding = 8192;
 
 }  // namespace

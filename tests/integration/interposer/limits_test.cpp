@@ -21,8 +21,8 @@ namespace {
 // --- The user sets a limit -----------------------------------------------------------------------
 class UsersLimit : public Protocol {};
 
-// PyTorch's deterministic mode always uses algorithm 1, and asks only for its workspace. This test
-// is the first of its suite, so the report has no other kernels yet.
+// PyTorch's deterministic mode always uses algorithm 1, and asks only for that algorithm's
+// workspace. This test is the first of its suite, so the report has no other kernels yet.
 TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));

@@ -270,7 +270,7 @@ def attributes():
             refused(lambda: one(x, y), parallel.NotSupported, whose + text)
             undo() if mine else None
             if "table" not in text:
-                one.step = RANK  # accepted, because it hides only a function of this package
+                one.step = RANK  # accepted: this attribute hides only a function of this package
                 one(x, y)
 
 
