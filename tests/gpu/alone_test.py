@@ -22,7 +22,7 @@ import machine  # noqa: E402
 import memory_test  # noqa: E402
 
 UUID = b"hostgpu-standin\0".hex()  # the UUID of the stand-in's first device
-# With these seconds for measuring, a process does not wait long for its turn.
+# Seconds for measuring. A process also waits for its turn within these seconds, so it does not wait long.
 IMPATIENT = {"UCUDNN_TUNE_SECONDS": "0.2:0.6"}
 SHOULD_DIVIDE = (capture_test.Capture, differential_test.Measured, memory_test.BriefMemory)
 
@@ -47,7 +47,8 @@ class Folder(unittest.TestCase):
 class Turns(Folder):
     def setUp(self):
         super().setUp()
-        # A folder for locks of its own keeps this test from waiting for others that measure on the stand-in.
+        # Locks of this test lie in its own folder. So the test does not wait for processes of other tests that measure
+        # on the stand-in.
         self.enterContext(mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(self.folder)))
 
     def test_one_that_should_divide_fails_while_another_process_measures(self):

@@ -1,5 +1,5 @@
-"""Tests CUDA graphs that are captured in global mode on one thread while another thread measures: no capture breaks, and a plan
-that ran once outside a capture is captured and replayed, whole and in pieces."""
+"""Tests CUDA graphs that are captured in global mode on one thread while another thread measures: no capture breaks. A
+plan that ran once outside a capture is captured and replayed, first undivided and then in pieces."""
 
 import tempfile
 import unittest
@@ -11,7 +11,7 @@ PROGRAM = machine.BUILD / "tests/gpu/bin/capture_beside_measuring"
 BATCH = "8" if machine.HOST else "128"
 LIMIT = "64KiB" if machine.HOST else "2MiB"
 TUNE = {} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "0.5:4"}
-CAPTURED_FILTERS = 64  # the output channels k of the captured convolution; the others have fewer
+CAPTURED_FILTERS = 64  # the output channels k of the captured convolution; the measured convolutions have fewer
 
 
 class Capture(unittest.TestCase):
@@ -42,8 +42,8 @@ class Capture(unittest.TestCase):
             first, second = f"{folder}/measured.db", f"{folder}/pieces.db"
             figures["measuring"], report = self.captures(self.start("--db", first, *options, words=["global"]))
             self.assertGreater(report["measured"], 0)
-            # In the second store pieces are the fastest for the captured convolution. The other convolutions are measured
-            # again.
+            # In the store `second`, pieces are the fastest for the captured convolution. This store lacks the other
+            # convolutions, so they are measured again.
             rows = [row for row in stores.rows_of(first) if row["k"] == str(CAPTURED_FILTERS)]
             self.assertTrue(rows, "the captured convolution was not measured")
             stores.prefer_pieces(rows, second)

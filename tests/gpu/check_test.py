@@ -16,7 +16,7 @@ import stages
 
 NEED_A_GPU = {"trace of PyTorch", "compute-sanitizer", "test torch legacy", "test torch training UNet3dLegacy",
               "test torch training ResNet50Legacy"}
-# These stages run on the CPU if the framework is installed.
+# For each framework, the stages that are skipped on the CPU stand-in if the framework is not installed.
 NEED = {"torch": {stage.name for stage in stages.ALL if "torch" in stage.name.split() or stage.name.startswith(("PyTorch", "iterations"))
                   or stage.name == "headline ResNet-50 iteration"},
         "jax": {"test jax"}, "tensorflow": {"test tensorflow"}, "onnxruntime": {"test onnxruntime"}}

@@ -38,9 +38,9 @@ def driver():
 
 
 class Log:
-    """Between start() and end(), takes a row from nvidia-smi every half second, if the machine has nvidia-smi. Every
-    WRITE_SECONDS and in end(), adds the new rows to a CSV file, which may have rows of earlier sittings. The file is complete
-    at any moment."""
+    """Between start() and end(), records a row from nvidia-smi every half second, if the machine has nvidia-smi. Every
+    WRITE_SECONDS and in end(), adds the new rows to a CSV file, which may have rows of earlier sittings. The file is
+    complete at any moment."""
 
     def __init__(self, path, sitting):
         self.path, self.sitting, self.process, self.begin, self.written = path, sitting, None, time.monotonic(), 0.0

@@ -21,8 +21,8 @@ int OutputSize(const Shape& shape) {
 
 size_t Count(int a, int b, int c, int d) { return size_t{1} * a * b * c * d; }
 
-// Returns the indices of the cell's elements in a whole tensor of n x c images of size x size, in
-// the order of the cell's memory.
+// Returns the indices that the elements of `cell` have in the uncut tensor, which has n images of c
+// channels and size x size pixels. The order is that of the cell's own memory.
 std::vector<size_t> Places(cudnnTensorFormat_t layout, int n, int c, int size, const Cell& cell) {
   struct Axis {
     int first, end;
@@ -63,7 +63,7 @@ uint32_t Random(uint32_t seed, uint32_t index) {
   return bits ^ bits >> 16;
 }
 
-// Store and Load convert floats to elements on the device, and back.
+// Store() converts floats to elements in device memory. Load() converts them back.
 template <typename Element>
 void Store(void* device, const std::vector<float>& floats) {
   const std::vector<Element> elements(floats.begin(), floats.end());
@@ -171,8 +171,8 @@ Convolution::Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType
       w_(type, Count(shape.k, shape.c / shape.groups, shape.filter, shape.filter)),
       y_(type,
          Count(shape.n, shape.k, OutputSize(shape) / cell.rows, OutputSize(shape) / cell.columns)) {
-  // Most elements are 0, so that sums are exact in every type, and rounding errors of Winograd in
-  // 16 bits are small.
+  // Most elements are 0. So sums are exact in every type, and Winograd's rounding errors in 16 bits
+  // are small.
   x_.FillWithSmallIntegers(1, 8, Places(layout, shape.n, shape.c, shape.size, cell));
   w_.FillWithSmallIntegers(2, 16);
   y_.FillWithSmallIntegers(3, 16, Places(layout, shape.n, shape.k, OutputSize(shape), cell));

@@ -34,9 +34,9 @@ struct Cell {
   int rows = 1, columns = 1, row = 0, column = 0;
 };
 
-// Returns the indices that the elements of the process's part have in the whole output, in the
-// order of the part's memory. For backward_filter the part is the whole output, since every process
-// has whole filters.
+// Returns, for each element of the process's part of the output, its index in the uncut output, in
+// the order of the part's memory. backward_filter does not cut its output: each process's part is
+// the complete filter gradient.
 std::vector<size_t> OutputPlaces(const Shape& shape, cudnnTensorFormat_t layout,
                                  Operation operation, const Cell& cell);
 
@@ -58,7 +58,7 @@ class Buffer {
 
   void* get() const { return device_; }
   // Fills the buffer with -1, 0 and 1; on average one in `sparsity` values is not 0. Element i
-  // depends only on `seed` and places[i], or on i if there are no places.
+  // depends only on `seed` and on places[i], or on i if `places` is empty.
   void FillWithSmallIntegers(uint32_t seed, uint32_t sparsity, std::span<const size_t> places = {});
   void FillWithNan();
   std::vector<float> Values() const;
@@ -71,8 +71,8 @@ class Buffer {
 
 class Convolution {
  public:
-  // Makes the convolution of `cell` of every image. Its output equals a part of the whole output
-  // only if the stride divides the cell's height and width.
+  // Creates the convolution that a process runs on its `cell` of every image. The output equals a
+  // part of the uncut images' output only if the stride divides the cell's height and width.
   Convolution(cudnnHandle_t handle, const Shape& shape, cudnnDataType_t type,
               cudnnTensorFormat_t layout, Operation operation, const Cell& cell = {});
   ~Convolution();

@@ -11,7 +11,7 @@ LIMIT = 4 << 20
 
 
 class Convolutions:
-    """Tests for all frameworks; subclasses are the test cases."""
+    """Has the tests of all frameworks. Each subclass runs them for one framework."""
 
     framework = None
     device = None  # the device that the program must print
@@ -61,7 +61,8 @@ class Jax(Convolutions, unittest.TestCase):
     framework, device = "jax", "gpu"
 
     def took_cudnn(self):
-        """Returns whether the program that XLA compiled calls cuDNN, as far as is known, or cuDNN's engines were loaded."""
+        """Returns whether JAX used cuDNN: XLA's compiled program is known to call cuDNN, or cuDNN's engine libraries
+        were loaded."""
         engines = [name for name in self.plain["cudnn_files"] if name.startswith("libcudnn_engines")]
         return self.plain["cudnn_calls"] > 0 or len(engines) > 0
 

@@ -1,9 +1,10 @@
 """Compares divided convolutions with undivided ones by each engine of the legacy API: all three operations in fp32, fp16 and
 bf16, NCHW and NHWC.
 
-A first run measures. Then each engine in turn gets a store in which its pieces are the fastest; the store is made from these
-measurements (stores.py). A run that may not measure divides by this store. With UCUDNN_TEST_KEEP=FOLDER the measurements are
-kept in FOLDER. Test cases in other processes take them from there, so that the tests of single engines never measure."""
+A first run measures. Then each engine in turn gets a store in which its pieces are the fastest; the store is made from
+these measurements (stores.py). A run that may not measure then divides as this store says. With UCUDNN_TEST_KEEP=FOLDER
+the measurements are kept in FOLDER. Test cases in other processes take them from there, so that the tests of single
+engines never measure."""
 
 import json
 import os

@@ -18,7 +18,8 @@
 // sweep      times a batch in pieces of 1, 2, 4, … images: the same images each time (hot), and
 //            different ones in turn (cold)
 //
-// tiles      times large images whole, and in parts that are views or packed copies of them
+// tiles      times convolutions of large images, undivided and in parts, which are views or packed
+//            copies
 //
 // repeat     times one kernel 50 times
 //

@@ -43,7 +43,7 @@ T Take(Result<T> result) {
 
 struct Options {
   bool tiny = false;    // whether sizes are small enough for a CPU
-  double seconds = 60;  // no case begins later than this
+  double seconds = 60;  // no case begins after so many seconds
   int first = 0;        // the number of cases that are skipped at the beginning
   std::string profile;  // the file of a device profile that replaces the device, or empty
 };

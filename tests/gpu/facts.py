@@ -1,7 +1,7 @@
-"""Collects facts about a device and its cuDNN for development without a GPU: the output of facts.cpp, and times of matrix
-products in PyTorch.
-Each stage writes its part of one file, SLUG-facts.json.gz, and returns a summary. The developer's machine makes lists of plans
-for described devices (make_lists), which are packed. The stage `plans` compares these lists with the device's plans.
+"""Collects facts about a device and its cuDNN for development without a GPU: the output of facts.cpp, and times of
+matrix products in PyTorch. Each stage writes its part of one file, SLUG-facts.json.gz, and returns a summary.
+make_lists runs on the developer's machine and lists the plans that cuDNN makes there for the device profiles in
+PROFILES. The lists come along in the pack. The stage `plans` compares them with the device's plans.
 
 `facts.py gemm SIZE DEVICE` prints JSON: times and TFLOP/s of products of random square matrices."""
 
@@ -179,8 +179,8 @@ def make_lists(folder, seconds=120):
             json.dump(profile, file)
             file.flush()
             told = ask("plans", seconds, "--profile", file.name, on_device=False)
-        # Crashes are accepted, since cuDNN itself crashes on some graphs (9.10 divides by zero for 2^31 elements). The list has
-        # such a graph as failed.
+        # cuDNN itself crashes on some graphs (9.10 divides by zero for 2^31 elements), so crashes are accepted. The
+        # list records such a graph as failed.
         if told.late or told.not_run or not told.cases:
             raise machine.Failed(f"plans for {name}: {'; '.join(told.crashes) or f'not run: {told.not_run}'}")
         text = json.dumps({"profile": profile, "graphs": told.cases}, separators=(",", ":")).encode()
@@ -254,8 +254,8 @@ def common(device, here):
 
 
 def compared(device, here):
-    """Compares a list that was made without the device (`here`) with the device's list. A graph stays valid if only the JSON of
-    its plans differs."""
+    """Compares a list that was made without the device (`here`) with the device's list. A graph still counts as valid
+    if nothing but the JSON of its plans differs."""
     result = {"sentence": "", "valid": 0, "graphs": len(here), "differing": {}, "first": {}, "configurations": 0,
               "in both": 0, "in both with the same workspace": 0}
     for name, ours in here.items():
@@ -299,8 +299,8 @@ def plans(sitting, seconds):
 
 
 def own_list(seconds):
-    """Returns the device's profile, as cuDNN describes it, and the list of plans for that profile. If one of them cannot be
-    made, returns the reason and None."""
+    """Returns two values: the device's profile, as cuDNN describes it, and cuDNN's plans for that profile. If the
+    profile or the plans cannot be made, returns the reason and None."""
     stand_in = [machine.UCUDNN, "run", "--host", "--off", "--"] if machine.HOST else []
     with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
         code, errors = start([*stand_in, PROFILER], pathlib.Path(file.name), 0.3 * seconds)
@@ -366,8 +366,8 @@ def launches(sitting, seconds):
 
 
 def sweep(sitting, seconds):
-    """Times a batch in pieces of m images, hot and cold. Figures are milliseconds for the whole batch, the least of all
-    rounds."""
+    """Times a batch in pieces of m images: the same images in every piece (hot), and different images in each (cold).
+    Figures are milliseconds for the whole batch, the least of all rounds."""
     told = ask("sweep", seconds)
     best = lambda times: min(times) if isinstance(times, list) else times
     figures = {"l2_bytes": told.other("l2_bytes")}
@@ -381,7 +381,7 @@ def sweep(sitting, seconds):
 
 
 def tiles(sitting, seconds):
-    """Times one large image whole and in parts along h."""
+    """Times a convolution of one large image, undivided and in parts along h."""
     told = ask("tiles", seconds)
     figures, wrong = {}, []
     for name, case in told.cases.items():
@@ -398,7 +398,7 @@ def tiles(sitting, seconds):
 
 
 def repeat(sitting, seconds, when):
-    """Times one kernel 50 times; `when` says at which point of the sitting, so that drift shows."""
+    """Times one kernel 50 times. `when` names the point of the sitting, so that the results show drift."""
     told = ask("repeat", seconds)
     times = [time for case in told.cases.values() for time in case.get("event_ms", [])]
     figures = {"median_ms": statistics.median(times), "min_ms": min(times), "max_ms": max(times)} if times else {}

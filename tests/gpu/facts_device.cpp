@@ -33,7 +33,7 @@ uint16_t Narrow(DataType type, float value) {
                                (bits >> 13 & 0x3ff));
 }
 
-// Rounds to a tenth of a microsecond, since no clock here is finer, and the output stays short.
+// Rounds to a tenth of a microsecond. Smaller digits are noise and would lengthen the output.
 double Rounded(double ms) { return std::round(ms * 1e4) / 1e4; }
 
 float Value(Filling filling, uint32_t random) {

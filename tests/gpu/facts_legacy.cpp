@@ -23,8 +23,8 @@ constexpr int kBatches[] = {1, 16, 64, 256};
 constexpr const char* kFirst[] = {"alexnet", "resnet50", "vgg16", "unet"};
 constexpr const char* kMathNames[] = {"default", "tensor op", "tensor op with conversion", "fma"};
 
-// A layer for one image. `name` is the name of the first network that has the layer, followed by
-// the layer's name.
+// A layer with a mini-batch of one image. `name` is the name of the first network that has the
+// layer, followed by the layer's name.
 struct Met {
   std::string name;
   ConvolutionProblem problem;

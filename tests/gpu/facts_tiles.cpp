@@ -1,4 +1,4 @@
-// Times a 3x3 convolution of large bf16 images, whole and in parts along h. The result has the
+// Times a 3x3 convolution of large bf16 images, undivided and in parts along h. The result has the
 // image's size.
 #include <cuda_bf16.h>
 
@@ -17,8 +17,8 @@ namespace {
 
 constexpr int kTileRounds = 5, kLongRounds = 3;
 constexpr double kLongMs = 700;          // a case that takes longer runs only once
-constexpr int64_t kEstimated = 64;       // the whole image's time is estimated from one of 64 parts
-constexpr double kMostWholeMs = 12000;   // a whole image that would take longer does not run
+constexpr int64_t kEstimated = 64;       // an image's time is estimated from a 64th of the image
+constexpr double kMostWholeMs = 12000;   // an undivided image that would take longer does not run
 constexpr uint16_t kUnwritten = 0xffff;  // a NaN that marks elements of y which are not written
 constexpr size_t kWidth = 2;             // the bytes of an element
 
@@ -51,8 +51,9 @@ struct Picture {
   bool packs;
 
   size_t Elements() const { return static_cast<size_t>(channels * size * size); }
-  // Returns the strides of a part of `rows` rows in an image of `height` rows. The stride of n is
-  // only the span of the part, because for 2^31 elements or more cuDNN offers only engine 0.
+  // Returns the strides of a part of `rows` rows in an image of `height` rows. There is one image,
+  // so the stride of n needs to cover only the part. For strides of 2^31 elements or more cuDNN
+  // offers only engine 0.
   Strides StridesOf(int64_t rows, int64_t height) const {
     const bool last = layout == Layout::kNhwc;
     const int64_t c = last ? 1 : height * size, h = last ? size * channels : size;
@@ -121,7 +122,7 @@ Json Described(const std::map<Kind, Plan>& plans) {
   return described;
 }
 
-// One division of the picture: its parts, their plans and their memory.
+// One division of the picture, with the plans and the memory for its parts.
 class Way {
  public:
   Way(const Device& device, const Picture& picture, int64_t parts, char* x, char* w, char* y)
@@ -246,7 +247,7 @@ class Bench {
   }
 
  private:
-  // Estimates the engine's time for the whole image from its time for one of kEstimated parts.
+  // Estimates the engine's time for the undivided image from its time for one of kEstimated parts.
   double EstimatedMs(int64_t engine) const {
     const Part part = Cut(picture_.size, kEstimated)[1];
     const Plan plan = PlanOf({device_.handle(), nullptr}, picture_, part, true, engine);

@@ -59,7 +59,7 @@ class Sweeper {
     const test::Graph piece = graph.Build(of());
     Json told;
     told["first"] = Timed(FirstPlan(piece.get(), of()), graph.problem);
-    // This plan has the engine and the knobs of the plan of the whole batch.
+    // This plan has the engine and the knobs of the undivided batch's plan.
     Plan same;
     if (auto built = piece.Plan(static_cast<int>(plan_->engine), plan_->knobs)) {
       same.workspace_bytes = Take(cudnn::PlanWorkspace(Linked(), built->get()));
@@ -198,7 +198,7 @@ void Sweep(const Options& options) {
   for (const NamedGraph& whole :
        {Same(n, channels, size, DataType::kFloat, Layout::kNchw),
         Same(n, channels, 2 * size, DataType::kBfloat16, Layout::kNchw)}) {
-    std::optional<Sweeper> sweeper;  // made in the first case, so that this case reports a failure
+    std::optional<Sweeper> sweeper;  // made in the first case, which reports a failure
     for (int m = n; m >= 1; m /= 2) {
       cases.Run(whole.name + " in pieces of " + std::to_string(m), [&] {
         if (!sweeper) sweeper.emplace(options, device, whole);

@@ -74,7 +74,7 @@ def planned(options, store, policy, *within):
 
 
 def divisions(options, store, policy, mib, kernels):
-    """Plans one budget (Workspace Division) of `mib` MiB for each of `kernels` kernels: with disjoint segments, as in the
+    """Plans one budget (Workspace Division) of `mib` MiB times the number `kernels`: with disjoint segments, as in the
     paper, and with one shared segment."""
     budget = ["--total-workspace", f"{mib * kernels}MiB"]
     return {division: planned(options, store, policy, *budget, "--division", division) for division in ("disjoint", "shared")}

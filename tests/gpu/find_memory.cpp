@@ -1,7 +1,8 @@
-// Prints the device memory that cudnnFind...Ex takes and leaves allocated. There is a line for each
-// operation and mini-batch, with the free bytes before and after the call, and the fewest free
-// bytes during the call. Under ucudnn the call measures, and must free all that it allocates. Only
-// code that cuDNN loads remains, which is far smaller than an output or a workspace.
+// Prints how much device memory cudnnFind...Ex uses, and how much it leaves allocated. There is a
+// line for each operation and mini-batch, with the free bytes before and after the call, and the
+// fewest free bytes during the call. Under ucudnn the call measures, and must free all that it
+// allocates. Only code that cuDNN loads may remain, which is far smaller than an output or a
+// workspace.
 //
 //   find_memory [LARGEST_BATCH [BATCHES]]
 #include <algorithm>
@@ -26,7 +27,8 @@ size_t FreeBytes() {
   return free_bytes;
 }
 
-// Observes the device's free memory from its construction on, until Stop() returns the least.
+// Observes the device's free memory from its construction on, until Stop() returns the smallest
+// value.
 class FreeWatch {
  public:
   explicit FreeWatch(size_t free_bytes) : fewest_(free_bytes) {}

@@ -1,8 +1,9 @@
-"""Measures what ucudnn gains in whole calls. Readers see these figures first, each with its baseline. layer_calls.cpp executes
-convolutions, and torch_worker.py whole iterations, in one process for each configuration. Both programs know nothing of ucudnn.
-The processes take turns in rounds, so that changes of the machine affect all of them. Each stage takes the sitting and the
-seconds that the stage may last, and returns figures for the JSON. Among them `sentences` has each headline in one sentence. In
-stages with predictions, `findings` has the predictions that execution does not confirm."""
+"""Measures what ucudnn gains in whole calls. Each figure comes with its baseline. layer_calls.cpp executes
+convolutions, and torch_worker.py executes whole iterations, in one process for each configuration. Both programs know
+nothing of ucudnn. The processes take turns in rounds, so that changes of the machine affect all of them. Each stage
+takes the sitting and the seconds that the stage may last, and returns figures for the JSON. Among them `sentences` has
+each headline in one sentence. In stages with predictions, `findings` has the predictions that execution does not
+confirm."""
 
 import csv
 import json
@@ -19,8 +20,8 @@ from workers import MIB, Worker, close, in_turn, measured_at_once, within
 PROGRAM = machine.BUILD / "tests/gpu/bin/layer_calls"
 OPERATIONS = ("forward", "backward_data", "backward_filter")
 COLUMNS = ("n", "c", "h", "w", "k", "r", "s", "pad_h", "pad_w", "stride_h", "stride_w")
-# Consecutive calls use different operands, which together take more than twice this cache. By default the size is the device's
-# L2 cache; the stand-in's memory is short, so a small cache is given.
+# Consecutive calls use different operands. Together these exceed twice the size of a cache, by default the device's L2
+# cache. The stand-in has little memory, so a smaller size is given there.
 CACHE = {"cache_bytes": 1 << 18} if machine.HOST else {}
 THREADS = {"OMP_NUM_THREADS": "1"} if machine.HOST else {}  # on the stand-in, other programs use the CPU, too
 ROUNDS, WARM_UP_S, WARM_UP_PASSES, ROUND_MS, MOST_PASSES = (5, 0.1, 4, 20, 3) if machine.HOST else (5, 0.5, 4, 250, 50)
@@ -36,13 +37,14 @@ CASES = ((("alexnet", 8, "fp32"),) if machine.HOST else
 TITLES = {"alexnet": "AlexNet", "resnet50": "ResNet-50"}
 LIMIT_MIB, LIMIT = (0.25, "256 KiB") if machine.HOST else (64, "64 MiB")
 PLAIN, UNDIVIDED, DIVIDED, BUDGET = "plain", f"{LIMIT} undivided", LIMIT, "one budget"
-# UCUDNN_TUNE_SECONDS, as "seconds for each kernel:seconds in a process". Kernels with the most arithmetic come first, and a
-# process uses what earlier ones measured. Only verified plans run, so a kernel's time must also suffice for verifying its plan.
-# Verifying copies inputs and both results to the host, here up to a gigabyte.
+# UCUDNN_TUNE_SECONDS, as "seconds for each kernel:seconds in a process". Kernels with the most arithmetic come first,
+# and a process uses what earlier processes measured. Only verified plans run, so a kernel's time must also suffice for
+# verifying its plan. Verifying copies the inputs, the divided result and the undivided result to the host, here up to a
+# gigabyte.
 TUNE = "10:60" if machine.HOST else "1:14"
 TUNES = {} if machine.HOST else {DIVIDED: "0.8:18", UNDIVIDED: "0.8:7", BUDGET: "0.8:8"}
 LEAST_CASE_SECONDS = 3 if machine.HOST else 20
-TURNS_SECONDS = 12  # the part of a case's time that preparing leaves for the rounds
+TURNS_SECONDS = 12  # seconds of a case that remain for the rounds after preparing
 L2_ROWS = ("alexnet-conv2-fp32", "alexnet-conv3-fp32", "resnet-3x3-64-fp32", "resnet-1x1-256-64-fp32", "unet-64-512-fp32",
            "resnet-3x3-64-fp16", "resnet-1x1-64-256-fp16", "resnet-3x3-128-fp16", "unet-64-256-fp16", "unet-128-256-fp16")
 L2_OPERATIONS = ("forward", "backward_data")
@@ -85,7 +87,7 @@ def kernels_of(rows, operations, dtype=None, first_is_input=True):
 
 
 def arithmetic(kernel):
-    """Returns a number that is proportional to the products of one call."""
+    """Returns a number that is proportional to the number of multiplications in one call."""
     outputs = 1
     for extent, taps, pad, stride in (("h", "r", "pad_h", "stride_h"), ("w", "s", "pad_w", "stride_w")):
         outputs *= (kernel[extent] + 2 * kernel[pad] - kernel[taps]) // kernel[stride] + 1
@@ -105,7 +107,8 @@ class Calls:
         self.reports, self.failures = {}, []
 
     def run(self):
-        """Prepares and times all configurations. What goes wrong is added to `failures`; results until then are kept."""
+        """Prepares and times all configurations. Adds a text to `failures` for each failure, and keeps the results
+        until then."""
         workers = {}
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -187,8 +190,8 @@ def of_kernel(calls, name, kernel):
 
 
 def ratios(own, reference):
-    """Returns the median, the least and the greatest of reference / own over the rounds. This ratio says how many times as fast
-    as `reference` the configuration `own` is."""
+    """Returns the median, the least and the greatest of reference / own over the rounds. This ratio says how many times
+    as fast `own` is as `reference`."""
     each = [other / ms for ms, other in zip(own, reference)]
     return [round(value, 4) for value in (statistics.median(each), min(each), max(each))]
 
@@ -351,8 +354,8 @@ def drift_from(result, store, seconds):
 
 
 def l2_rows(sitting, seconds):
-    """Executes ten layers without any limit, to see whether micro-batches whose data fit the L2 cache are faster than the whole
-    call."""
+    """Executes ten layers without any limit, to see whether micro-batches whose data fit the L2 cache are faster than
+    the undivided call."""
     need_processes()
     rows = [row for row in layers_of("l2-layers.csv") if row["name"] in L2_ROWS]
     if machine.HOST:
@@ -443,8 +446,8 @@ def costs(configurations, apis, calls, rounds, deadline, folder):
 
 
 def call_cost(sitting, seconds):
-    """Measures the host's time for a call of a tiny convolution: without ucudnn, with a ucudnn that only forwards the call, and
-    in pieces."""
+    """Measures the host's time for a call of a tiny convolution: without ucudnn, with a ucudnn that only forwards the
+    call, and with ucudnn dividing it into pieces."""
     need_processes()
     figures.facts.warm_up()
     deadline, told = time.monotonic() + seconds - ENDING_SECONDS, {"not run": []}

@@ -130,8 +130,8 @@ struct Layer {
   }
 };
 
-// Memory for all kernels: memory with random numbers of one type, which they read, and memory that
-// they write.
+// The memory that all kernels share. They read the part with random numbers of one type, and write
+// the other part.
 class Operands {
  public:
   void Reserve(const std::string& dtype, size_t read_bytes, size_t written_bytes) {
@@ -324,7 +324,7 @@ class LegacyKernel {
     Check(cudnnGetConvolutionForwardWorkspaceSize(handle, x_, w_, convolution_, y_, kAlgorithm,
                                                   &workspace_bytes_),
           "asking for the workspace");
-    // A piece may need more workspace than the whole batch, because its kernel may tile
+    // A piece may need more workspace than the undivided batch, because its kernel may tile
     // differently.
     workspace_bytes_ = std::max(workspace_bytes_, kLeastWorkspaceBytes);
     operands_.Reserve(layer.dtype, layer.RoomFor(layer.x) + layer.RoomFor(layer.w),

@@ -1,10 +1,10 @@
 """Describes the machine on which the tests in this folder run, its GPU and CUDA libraries, and starts programs there.
 
-A test file calls main(), which exits with 77 and the reason if there is no GPU. With UCUDNN_GPU_TEST_HOST=1 programs run on the
-CPU stand-in instead, with sizes that a CPU can run, which tests the tests. With UCUDNN_TEST_RESULTS=FILE, main() writes
-outcomes and figures to FILE as JSON. Test classes whose names begin with Brief are short forms of others, and run only if they
-are named.
-`X_test.py --references [NAME…]` only makes the runs without ucudnn that these tests compare with; see reference()."""
+A test file calls main(), which exits with 77 and the reason if there is no GPU. With UCUDNN_GPU_TEST_HOST=1 programs
+run on the CPU stand-in instead, with sizes that a CPU can run, which tests the tests. With UCUDNN_TEST_RESULTS=FILE,
+main() writes outcomes and figures to FILE as JSON. Test classes whose names begin with Brief are short forms of other
+classes, and run only if they are named. `X_test.py --references [NAME…]` only makes the runs without ucudnn that these
+tests compare with; see reference()."""
 
 import contextlib
 import ctypes
@@ -81,9 +81,9 @@ def compute_mode():
 
 @functools.cache
 def library_folders():
-    """Returns the folders that programs linked with CUDA need in LD_LIBRARY_PATH. If this Python has NVIDIA's wheels, these are
-    the wheels' folders, since the Python's frameworks use the same. Without wheels, returns no folder if the loader finds the
-    libraries, and otherwise the folders of the build or of a toolkit."""
+    """Returns the folders that programs linked with CUDA need in LD_LIBRARY_PATH. If this Python has NVIDIA's wheels,
+    these are the wheels' folders, since this Python's frameworks use the same libraries. Without wheels, returns no
+    folder if the loader finds the libraries, and otherwise the folders of the build or of a toolkit."""
     spec = importlib.util.find_spec("nvidia")
     wheels = [f for root in (spec.submodule_search_locations if spec else []) for f in sorted(glob.glob(f"{root}/*/lib"))]
     if not HOST and any(glob.glob(f"{folder}/libcudnn.so.9") for folder in wheels):
@@ -125,8 +125,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent():
-    """Makes the calling process end with its parent. A test's programs have sessions of their own, but must leave the GPU when
-    the test ends."""
+    """Makes the calling process end when its parent does. A test's programs run in sessions of their own, and would
+    otherwise keep using the GPU after the test ends."""
     C.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -184,9 +184,10 @@ INDIFFERENT = {"PWD", "OLDPWD", "SHLVL", "TMPDIR", "_"}
 
 
 def reference(words, environment, timeout=300):
-    """Runs a program without ucudnn, which must succeed, and returns its stdout. With UCUDNN_TEST_REFERENCES=FOLDER the output
-    is kept in FOLDER for other tests that want the same words and variables. These tests wait while a process runs the program.
-    A sitting begins with an empty FOLDER, because outputs of another machine, GPU or commit may differ."""
+    """Runs a program without ucudnn, which must succeed, and returns its stdout. With UCUDNN_TEST_REFERENCES=FOLDER the
+    output is kept in FOLDER for other tests that run the same words with the same variables. Such a test waits while
+    another process runs the program. A sitting begins with an empty FOLDER, because outputs of another machine, GPU or
+    commit may differ."""
     folder = os.environ.get("UCUDNN_TEST_REFERENCES")
     if not folder:
         return run(words, environment, timeout)

@@ -10,7 +10,7 @@ LARGEST = 4 if machine.HOST else 128
 # The bytes of a kernel's output with the largest batch. Code that cuDNN loads on demand is far smaller than this. So
 # loaded code cannot look like an output that was not freed.
 OUTPUT_BYTES = LARGEST * 64 * 55 * 55 * 4
-# UCUDNN_TUNE_MEMORY. The two large tensors of the largest kernel, x and y, take half of it.
+# UCUDNN_TUNE_MEMORY. The two large tensors of the largest kernel, x and y, need half of it.
 BOUND_BYTES = 4 * OUTPUT_BYTES
 
 
@@ -47,7 +47,7 @@ class Find(unittest.TestCase):
         self.assertLess(sum(measuring.values()) - sum(real.values()), 3 * OUTPUT_BYTES)
 
     def assert_no_more_is_taken(self, real, measuring):
-        # Code that cuDNN loads during a call adds to the bytes taken, as it does without ucudnn.
+        # Memory for code that cuDNN loads during a call counts as taken, with and without ucudnn.
         code = max(0, *kept(measuring).values(), *kept(real).values())
         machine.record("most bytes taken by cudnnFind",
                        {"allowed": BOUND_BYTES, "real": taken(real), "measuring": taken(measuring)})
@@ -71,7 +71,8 @@ class Memory(Find):
 
 
 class BriefMemory(Find):
-    """Tests both properties with one run of two mini-batches and little time for measuring."""
+    """Tests with one run of two mini-batches, and with little time for measuring, that measuring frees its memory and
+    keeps to UCUDNN_TUNE_MEMORY."""
 
     batches, tune = "2", {} if machine.HOST else {"UCUDNN_TUNE_SECONDS": "0.5:4"}
 

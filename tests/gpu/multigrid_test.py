@@ -1,7 +1,7 @@
-"""Tests layer-parallel multigrid on a GPU. All ways of running blocks at the same time come near the output of serial
+"""Tests layer-parallel multigrid on a GPU. All ways of running blocks concurrently come near the output of serial
 propagation, and their residuals are equal up to rounding. Convergence does not depend on depth. In every precision, the
-error of a solve is no larger than rounding explains. Training on ranks that share the device is equal to the bit to training
-on one rank, and close to training on the host. Records the time of each way and of serial propagation."""
+error of a solve is no larger than rounding explains. Training on ranks that share the device is equal to the bit to
+training on one rank, and close to training on the host. Records the time of each way and of serial propagation."""
 
 import itertools
 import json
@@ -12,7 +12,7 @@ import machine
 WAYS = ("streams", "grouped")
 LAUNCHES = ("each", "graph")
 DEPTHS = (64, 256) if machine.HOST else (64, 256, 1024, 4093)
-# States in single precision are rounded by 2^-24 = 6e-8 at every step, so residuals may differ by this fraction.
+# Residuals may differ by this fraction, since states in single precision are rounded by 2^-24 = 6e-8 at every step.
 ROUNDING = 1e-5
 
 
@@ -91,8 +91,8 @@ class Multigrid(unittest.TestCase):
             "times as fast as serial as one graph": serial["graph"] / cycles[fastest]})
 
     def test_how_many_blocks_run_at_once(self):
-        """Records the average number of streams that run a block at the same time, by events of the device, as in figure 5 of
-        the paper. Also records the number of blocks that one call runs with "grouped", which are all blocks of a level."""
+        """Records the average number of streams that run a block at the same time, by events of the device, as in
+        figure 5 of the paper. Also records how many blocks one call runs with "grouped": all blocks of a level."""
         shown = {}
         for streams in (1, 64):
             stage = only(solve("--layers", str(DEPTHS[-1]), "--way", "streams", "--streams", str(streams), "--timeline"))["stages"][0]

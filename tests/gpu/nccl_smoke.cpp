@@ -113,8 +113,8 @@ Status AllReduceOverCommunicator(Communicators& communicators, Device& device) {
   return communicators.Check();
 }
 
-// Sends a group of messages of different lengths from this rank to itself, and expects them in
-// order.
+// Sends a group of messages of different lengths from this rank to itself, and expects to receive
+// them in order.
 Status SendToItself(Communicators& communicators, Device& device) {
   const size_t lengths[] = {1, 4096, 100003};
   const size_t kRoom = 100352;  // 100003, the longest message, rounded up to a multiple of 512

@@ -15,7 +15,7 @@ import machine
 
 LIMIT_MIB = 45
 COMMAND_CHARACTERS = 2000
-MANIFEST = "files"  # the file of a pack that lists its files; other files in the folder are not part of the pack
+MANIFEST = "files"  # lists the files of a pack; other files in its folder are no part of it
 SOURCES = ("tools/gpu-check", "tests/gpu/*.py", "tests/gpu/*.csv", "tests/gpu/results/*", "tests/bench/*.py",
            "tests/bench/record-table", "tests/unit/planner/digits/*", "python/ucudnn/**/*.py")
 HOST = "build/release/lib/ucudnn/host"

@@ -115,8 +115,8 @@ class Run:
 
 
 class Sitting:
-    """Runs stages until `seconds` have passed. `at_once` is the number of stages of the lane FREE that may run at the same
-    time, or None if the device takes one process at a time. `clocks` is a clocks.Log, or None."""
+    """Runs stages until `seconds` have passed. `at_once` is the number of stages of the lane FREE that may run at the
+    same time, or None if the device allows only one process at a time. `clocks` is a clocks.Log, or None."""
 
     def __init__(self, results, context, seconds, at_once, clocks=None):
         self.results, self.context, self.clocks = results, context, clocks

@@ -257,7 +257,7 @@ class Killed(unittest.TestCase):
                 time.sleep(draw.uniform(0, 1.2))
                 process.kill()
                 process.wait()
-                time.sleep(0.3)  # waits until its stages have ended, too
+                time.sleep(0.3)  # the stages of the killed program must end, too
                 json.loads((output / "x.json").read_text())
                 for path in output.glob("*.csv"):
                     with path.open(newline="") as file:

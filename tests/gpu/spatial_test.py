@@ -32,7 +32,7 @@ BEGUN_SECONDS = 2 if machine.HOST else 12
 # All ranks fail within 15 seconds after one of them died. Another 10 seconds are left for their messages and their end.
 END_SECONDS = 15 + 10
 
-store = None  # shared by all jobs, so that the measurements of one job serve the next
+store = None  # shared by all jobs, so that a job finds the measurements of earlier jobs
 
 
 def setUpModule():
@@ -189,8 +189,8 @@ class Networks(Split):
                                                          "seconds": round(result.seconds, 1)})
 
     def assert_pools_are_those_of(self, whole, words):
-        # Each number is a sum in fp64 of at most some hundred thousand terms. Ranks add the terms in another order, hence
-        # 1e-10.
+        # Each number is a sum in fp64 of at most a few hundred thousand terms. Ranks add the terms in another order, so
+        # numbers may differ by 1e-10 of the largest number.
         largest = max(abs(number) for number in whole.values())
         for ranks in self.counts:
             with self.subTest(ranks=ranks):

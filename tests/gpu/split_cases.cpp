@@ -26,10 +26,11 @@ namespace {
 
 using namespace ucudnn::gpu_tests;  // NOLINT: this is a program of one page
 
-// All cells of an image are equal, so sizes are multiples of four times the stride. If images are
-// cut into three rows of cells, they are three quarters as large. A filter of 7 reaches over most
-// of a stripe of 4 pixel rows. If an image of `odd_image` is cut into four rows of cells, its cell
-// takes 72 bytes in 16 bits, so every second image is 8 bytes off 16-byte alignment.
+// All cells of an image have the same size, so heights and widths are multiples of four times the
+// stride. RunAll reduces them to three quarters if there are three rows of cells. A filter of 7
+// covers most of a stripe of 4 pixel rows. With four rows of cells, an image of a cell of
+// `odd_image` has 72 bytes in 16-bit types, so every second image begins 8 bytes after a multiple
+// of 16.
 constexpr Shape kShapes[] = {{"odd_image", 13, 1, 12, 8, 3, 1, 1, 1},
                              {"5x5_stride_2", 13, 16, 32, 32, 5, 2, 2, 1},
                              {"7x7", 8, 32, 16, 32, 7, 3, 1, 1},
@@ -54,9 +55,9 @@ void PrintLine(const Case& of, int rank, const char* result) {
               Name(of.operation), rank, result);
 }
 
-// Runs the convolution three times. With beta = 0, it must not read the output. With beta = 1, it
-// doubles the result. The third run gives 3 times the result minus the doubled result, which is the
-// result again.
+// Runs the convolution three times. The first run has beta = 0 and must not read the output. The
+// second run has beta = 1 and doubles the result. The third run computes 3 times the result minus
+// the doubled result, which is the result again.
 cudnnStatus_t RunThrice(Convolution& convolution, void* workspace,
                         std::vector<std::vector<float>>* results) {
   convolution.output().FillWithNan();

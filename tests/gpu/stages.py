@@ -16,10 +16,10 @@ GATE = "gate"
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """Describes a stage. `seconds` is how long the stage is expected to take on an H100. It is ended after `limit` seconds.
-    `guards` names the faults that only a GPU can show. `work` has the name of a function in a module of this folder, and the
-    arguments that follow the sitting and the seconds. `needs` are the names of stages that must have ended before this one
-    begins. With `every_time` the stage runs even if it passed in an earlier sitting."""
+    """Describes a stage. `seconds` is how long the stage is expected to take on an H100. The stage is killed soon after
+    `limit` seconds. `guards` names the faults that only a GPU can show. `work` has the name of a function in a module
+    of this folder, and the arguments that follow the sitting and the seconds. `needs` are the names of stages that must
+    have ended before this one begins. With `every_time` the stage runs even if it passed in an earlier sitting."""
 
     name: str
     lane: str
@@ -53,7 +53,8 @@ BEGIN = (
           ("gate.gate",), every_time=True),
 )
 
-# A test that compares with runs without ucudnn takes their results from a stage "references …", if the sitting has one.
+# Some tests compare with runs without ucudnn. If a sitting has a stage "references …" for such a test, that stage makes
+# these runs.
 SHORT = (
     references("torch graph", "torch", "BriefGraph", needs=TORCH),
     references("torch legacy", "torch", "BriefLegacy", needs=TORCH),
@@ -61,7 +62,7 @@ SHORT = (
     references("differential", "differential", "BriefMeasured", seconds=5),
     references("capture", "capture", "Capture", seconds=5),
     test("differential measured", MEASURES, 11, 60, "engines' ids and algorithms that no offline list has; alignment that faults",
-         "differential", "BriefMeasured", needs=("references differential",), every_time=True),  # "differential engines" needs its rows
+         "differential", "BriefMeasured", needs=("references differential",), every_time=True),  # "differential engines" needs the rows
     test("capture", MEASURES, 10, 60, "the driver's capture modes, and modules that load lazily while another thread captures",
          "capture", needs=("references capture",)),
     test("torch graph briefly", MEASURES, 17, 90, "JSON fields of plans, engines that compile at run time, PyTorch's allocator beside measuring",
@@ -150,12 +151,13 @@ LONG_TESTS = (
                 seconds=100)
       for case, limit in (("Jax", 480), ("TensorFlow", 300), ("OnnxRuntime", 360))),
 )
-# These are the networks of the paper's Figs. 9 to 14, and one more. AlexNet comes first, since its stages are the shortest.
+# These are the networks of the paper's Figs. 9 to 14, and one other network. AlexNet comes first, since its stages are
+# the shortest.
 NETWORKS = ((("alexnet", 1),) if machine.HOST else
             (("alexnet", 256), ("alexnet-caffe", 256), ("resnet18", 128), ("resnet50", 64), ("densenet40", 256),
              ("resnet50", 32), ("alexnet", 1024), ("alexnet-caffe", 1024), ("vgg16", 64)))
-# Whole iterations of PyTorch are timed for these networks and mini-batches. `vae` decodes one picture, since within a limit
-# ucudnn cuts single images into tiles.
+# Whole iterations of PyTorch are timed for these networks and mini-batches. `vae` decodes a single picture, which
+# ucudnn can still divide, into tiles.
 LAYOUTS = (("unet", 2), ("vae", 1)) if machine.HOST else (("resnet50", 32), ("unet", 8), ("vae", 1))
 ITERATIONS = (("resnet50", 2),) if machine.HOST else (("resnet50", 64), ("alexnet", 256), ("resnet18", 128), ("densenet40", 256),
                                                       ("resnet50", 32))
@@ -163,8 +165,8 @@ POLICIES = ("auto", "WD") if machine.HOST else ("undivided", "powerOfTwo", "auto
 
 
 def iterations(policies, suffix=""):
-    """Returns the stages for all networks and limits. All networks run within the middle limit first, and only then within
-    another limit."""
+    """Returns the stages for all networks and limits. All networks run within 64 MiB before any runs within another
+    limit."""
     return [measured(f"iterations {network} {batch} {mib} MiB{suffix}", 120, "gains that whole iterations do not show",
                      "torch_whole_iterations", network, batch, mib, policies, needs=TORCH)
             for mib in ((64,) if machine.HOST else (64, 8, 512)) for network, batch in ITERATIONS]

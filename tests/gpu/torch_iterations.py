@@ -13,8 +13,8 @@ from workers import MIB, Worker, close, in_turn, measured_at_once, within
 
 LIMITS_MIB = (8, 64, 512)
 PRECISIONS = ("tf32", "fp16", "bf16", "fp32")  # PyTorch computes convolutions of fp32 tensors in tf32 by default
-# These are the numbers of convolutions. A network has three kernels for each convolution, except that the first layer's
-# backward_data is not computed. The network's budget is the limit of one kernel times the number of kernels.
+# The number of convolutions of each network. A network has three kernels for each convolution, except that the first
+# layer's backward_data is not computed. The network's budget is the limit of one kernel times the number of kernels.
 CONVOLUTIONS = {"alexnet": 5, "resnet18": 20, "resnet50": 53, "densenet40": 39}
 WARM_UP_STEPS, ROUNDS, ROUND_MS = (2, 1, 1) if machine.HOST else (10, 5, 300)
 # This is UCUDNN_TUNE_SECONDS of each worker, which runs one network with few and large kernels.
@@ -60,9 +60,10 @@ def figures(prepared, rounds, reference):
 
 
 def planned_after_s(steps_ms, steady_ms):
-    """Returns the seconds before the first step that runs as planned, after ucudnn has measured. This is the first step that
-    takes at most 1.1 times `steady_ms`, the time of later steps. If no step is that fast, because the host waits for each of
-    these steps, it is the first step that takes at most 1.1 times as long as the fastest step."""
+    """Returns the seconds before the first step that runs as planned, after ucudnn has measured. That step is the first
+    one that takes at most 1.1 times `steady_ms`, the time of later steps. If the host waits for each of `steps_ms`, all
+    of them may take longer. Then the step is the first one that takes at most 1.1 times as long as the fastest of
+    them."""
     fast_ms = 1.1 * max(steady_ms, min(steps_ms))
     planned = next(index for index, ms in enumerate(steps_ms) if ms <= fast_ms)
     return sum(steps_ms[:planned]) / 1000
@@ -118,8 +119,8 @@ def layouts(network, batch, last, store, seconds):
 
 
 def iterations(network, batch, mib, policies, store, seconds):
-    """Times iterations in fp32 as in the paper's Figs. 10 to 13. A policy has `mib` for each kernel, and WD has one budget
-    for all kernels."""
+    """Times iterations in fp32 as in the paper's Figs. 10 to 13. Each policy limits every kernel to `mib` MiB; WD gives
+    all kernels one budget."""
     budget = f"{mib * (3 * CONVOLUTIONS[network] - 1)}MiB"
     options = {policy: within(mib, policy) for policy in policies if policy != "WD"}
     if "WD" in policies:

@@ -47,7 +47,7 @@ class ResNet(nn.Sequential):
 def resnet(depth):
     try:
         import torchvision
-    except (ImportError, RuntimeError):  # RuntimeError if it was built for another PyTorch
+    except (ImportError, RuntimeError):  # RuntimeError if torchvision was built for another PyTorch
         return ResNet(depth)
     return getattr(torchvision.models, f"resnet{depth}")()
 

@@ -37,8 +37,8 @@ def moved(value, function):
 
 
 def with_images(sample):
-    """Returns random images, COPIES times as many as the sample's, if the sample's images have a batch dimension. They have one
-    if they have as many dimensions as the filter. Otherwise returns the sample's images."""
+    """If the sample's images have a batch dimension, that is, as many dimensions as the filter, returns random images,
+    COPIES times as many as the sample has. Otherwise returns the sample's images."""
     images = sample.input
     if images.dim() == sample.args[0].dim() and len(images) > 0:
         generator = torch.Generator().manual_seed(1)

@@ -1,8 +1,8 @@
-"""Runs ucudnn.spatial on one GPU, which the ranks share. Exchanges under cuDNN's calls go by loopback. Exchanges of
-torch.distributed go by gloo through the host. Only in the mode `replayed` does each rank have a GPU of its own. Prints JSON.
-With `--device cpu` it runs without a GPU and without CUDA graphs.
+"""Runs ucudnn.spatial on one GPU, which the ranks share. Exchanges for cuDNN's calls use the transport `loopback`.
+Exchanges by torch.distributed use gloo, through the host. Only in the mode `replayed` does each rank have its own GPU.
+Prints JSON. With `--device cpu` it runs without a GPU and without CUDA graphs.
 
-    torch_spatial.py backends         prints the backend that torch takes for each convolution, and the module's route for it
+    torch_spatial.py backends         prints each convolution's backend in torch, and that backend's route in ucudnn.spatial
     torch_spatial.py whole FOLDER     decodes a picture with a VAE of random weights in fp64 and fp32, and saves the fp64 one
     torch_spatial.py rank FOLDER      decodes the picture in stripes, as one rank, and prints the distance from the saved one
     torch_spatial.py step FOLDER      trains convolutions with batch norms for a step, differentiates a penalty on gradients through
@@ -249,7 +249,7 @@ def shared(folder):
         rows = launched(model, stripes)
         figures = {"rank": dist.get_rank(), "distance": distance(spatial.gather(rows), exact), "refused": None}
     dist.barrier()
-    if DEVICE == "cuda":  # this comes last, since the refusal breaks the capture
+    if DEVICE == "cuda":  # this comes last, because a refused call breaks its capture
         normalised = spatial.convert(normed(torch.float64)[0])
         try:
             with torch.cuda.graph(torch.cuda.CUDAGraph()):

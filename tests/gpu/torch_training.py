@@ -85,7 +85,8 @@ class Training:
         return outputs.detach(), loss.detach()
 
     def captured(self):
-        """Returns a function that replays a CUDA graph of step(). The step runs outside before it is captured."""
+        """Returns a function that replays a CUDA graph of step(). Before the capture, the step runs a few times outside
+        of it."""
         if self.device != "cuda":
             return self.step
         state = copy.deepcopy(self.model.state_dict())

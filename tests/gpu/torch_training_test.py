@@ -116,9 +116,9 @@ class ResNet50(Training, unittest.TestCase):
 
 @unittest.skipIf(MISSING, MISSING)
 class BriefResNet50(Training, unittest.TestCase):
-    """Runs two cases, for which a few seconds of measuring are enough to divide some kernels. TF32 comes first, because cuDNN
-    then needs a workspace: tensor cores take NHWC, so it rearranges NCHW images. In a sitting, the run without ucudnn saves
-    its float64 results for the run under ucudnn."""
+    """Runs two cases, for which a few seconds of measuring are enough to divide some kernels. TF32 comes first, because
+    cuDNN needs a workspace for it: it rearranges NCHW images to NHWC for the tensor cores. In a sitting, the run
+    without ucudnn saves its float64 results for the run under ucudnn."""
 
     network, cases = "resnet50", FEW[:1] or ("tf32 first", "fp32 first")
     path = {"UCUDNN_TUNE_SECONDS": "0.3:6"}

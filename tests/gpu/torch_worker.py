@@ -69,21 +69,21 @@ def between(first, second):
 class Worker:
     def __init__(self):
         self.networks, self.training = torch_models.networks(DEVICE == "cpu"), None
-        # This matrix product creates the CUDA context here, so that the context's memory is not counted for a network. A
-        # convolution would not do, because ucudnn divides a total budget once convolutions repeat.
+        # This matrix product creates the CUDA context here, so that the context's memory is not counted for a network.
+        # A convolution must not run here, because ucudnn divides a total budget as soon as a convolution repeats.
         square = torch.ones(64, 64, device=DEVICE)
         (square @ square).sum().item()
 
     def prepare(self, network, batch, precision, last, steps):
-        """Makes the network and warms up for `steps` steps. Returns the times of these steps, and the memory that a later step
-        takes."""
+        """Makes the network and warms up for `steps` steps. Returns the times of these steps, and the memory that a
+        later step needs."""
         self.release()
         before = free_bytes()
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.manual_seed(0)
         network = self.networks[network]
         begin = time.perf_counter()
-        with DeviceMemory(before, 0.02) as warming:  # it polls seldom, since ucudnn may measure meanwhile
+        with DeviceMemory(before, 0.02) as warming:  # polls seldom, since ucudnn may measure meanwhile
             self.training = torch_training.Training(network, network.make(), network.batch(batch), precision, last, DEVICE)
             losses, ends_s = [], [time.perf_counter()]
             for _ in range(steps):

@@ -121,7 +121,7 @@ def close(workers):
 
 
 def measured_at_once(reports):
-    """Returns a text for each report that says the following: the process could not measure because another process did."""
+    """Returns a text for each report of a process that could not measure because another process measured."""
     return [f"{name}: its report says \"{machine.MEASURED_BY_OTHERS} on the device\": two processes measured at once"
             for name, report in reports.items() if report and machine.MEASURED_BY_OTHERS in json.dumps(report)]
 

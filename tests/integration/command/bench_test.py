@@ -237,7 +237,7 @@ class Bench(FolderTest):
         self.assertEqual((0, kernel), (again["measured"], again["kernels"][0]))
         table = self.run_command(*words, **slow).stdout
         self.assertRegex(table.splitlines()[-1], r" h \d+x\d+ \+ 2 edges +graph:")
-        # The exported rows of the plan's tiles are verified. Edge tiles have rows of their own.
+        # The exported rows of the plan's tiles are verified. Edge tiles have separate rows.
         tiles = [row for row in self.exported() if row["verified"] == "1"]
         pads = {(row["pad_h"], row["pad_h_post"] or row["pad_h"]) for row in tiles}
         self.assertEqual({("1", "0"), ("0", "0"), ("0", "1")}, pads)

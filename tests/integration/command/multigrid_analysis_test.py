@@ -35,20 +35,21 @@ class MultigridAnalysis(MultigridTest):
         self.assertEqual(("inference", "training"), (inference["workload"], training["workload"]))
         # Kernels of 1 ms: 2 before the 64 steps, 3 for each step, and 2 after the steps.
         self.assertAlmostEqual(2 + 64 * 3 + 2, inference["serial"]["modelled_ms"], delta=0.01)
-        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening, since the image needs no gradient, 64
-        # * 3 for the steps, and 2 for the closing. 66 kernels compute the gradients of the weights: of the opening, of 64
-        # steps and of the last layer. 3 kernels make the updates.
+        # The forward pass takes 196 ms. The backward pass takes 1 ms for the opening (the kernels before the steps),
+        # since the image needs no gradient, 64 * 3 for the steps, and 2 for the closing (the kernels after the steps).
+        # 66 kernels compute the gradients of the weights: of the opening, of 64 steps and of the last layer. 3 kernels
+        # make the updates.
         self.assertAlmostEqual(196 + 1 + 64 * 3 + 2 + 66 + 3, training["serial"]["modelled_ms"], delta=0.01)
         one, two = inference["rows"]
         self.assertAlmostEqual(198, two["partitioned"]["modelled_ms"], delta=0.01)
-        # Opening and closing take 2 ms each, and filling the states takes 1. Each step of the cycle takes 3 ms. The 16
-        # blocks together make 3 steps at F-points, 1 Advance and 1 coarse step. Then come 16 coarse steps in sequence, and 3
-        # more steps at F-points.
+        # Opening and closing take 2 ms each, and filling the states takes 1. Each step of the cycle takes 3 ms. All 16
+        # blocks at the same time make 3 steps at F-points, 1 step to the C-point (Advance) and 1 coarse step. Then come
+        # 16 coarse steps in sequence, and 3 more steps at F-points.
         self.assertAlmostEqual(2 + 1 + 3 * (4 + 1 + 16 + 3) + 2, one["multigrid"]["modelled_ms"], delta=0.01)
-        # Without relaxation on the way down, the cycle lacks 3 F-points, of 3 ms each.
+        # Without relaxation on the way down, the cycle lacks 3 steps at F-points, of 3 ms each.
         skipping = self.document(*words, "--skip-first-down")["workloads"][0]["rows"][0]
         self.assertAlmostEqual(77 - 3 * 3, skipping["multigrid"]["modelled_ms"], delta=0.01)
-        # Without F-points the cycle ends when the coarse steps end.
+        # With --storage c-points, no states at F-points are stored. So the cycle ends with the coarse steps.
         sparing = self.document(*words, "--storage", "c-points")["workloads"][0]["rows"][0]
         self.assertAlmostEqual(77 - 3 * 3, sparing["multigrid"]["modelled_ms"], delta=0.01)
         self.assertLess(sparing["multigrid"]["memory_bytes"], one["multigrid"]["memory_bytes"])
@@ -157,12 +158,13 @@ class MultigridAnalysis(MultigridTest):
             row = self.document(*self.on_the_stand_in(*words))["workloads"][0]["rows"][0]
             return [round(row[key]["modelled_ms"] / 1000) for key in ("multigrid", "launched_streams")]
 
-        # The input, the start and the cycle are a graph each. In streams, a step is 3 launches. There are 48 steps at
-        # F-points, 16 at C-points, 16 for right sides, 16 coarse ones, and 48 at F-points. The start is one more launch.
+        # The input, the start and the cycle are one graph each. In streams, a step is 3 launches. There are 48 steps at
+        # F-points, 16 at C-points, 16 for right sides, 16 coarse ones, and 48 at F-points. The start is one more
+        # launch.
         streams = 1 + 3 * (48 + 16 + 16 + 16 + 48)
         self.assertEqual([3, streams], seconds())
-        # In a group, the k-th steps of all blocks are 3 launches. The first layer's input needs no adjoint, so this layer is
-        # a kind of its own. At F-points and for right sides, it therefore has a call of its own.
+        # In a group, the k-th steps of all blocks are 3 launches. The first layer's input needs no adjoint, so this
+        # layer is of another kind. At F-points and for right sides, it therefore has a separate call.
         self.assertEqual([1 + 3 * (4 + 1 + 2 + 16 + 4), streams], seconds("--launch", "each"))
         self.assertEqual([3, streams], seconds("--way", "streams"))
         self.assertEqual([streams, streams], seconds("--way", "streams", "--launch", "each"))

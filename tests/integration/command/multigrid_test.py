@@ -249,7 +249,7 @@ class Multigrid(MultigridTest):
                        f"a{step}.norm.running_mean": ((2,), [1e9] * 2), f"a{step}.norm.running_var": ((2,), [1] * 2),
                        f"a{step}.conv.weight": ((2, 2, 1, 1), [0] * 4), f"a{step}.conv.bias": ((2,), [2] * 2)}
         self.weights(arrays)
-        # relu(2 - 1e9) is 0, so no step changes its state.
+        # The convolutions give 2, and the norms subtract 1e9. relu(2 - 1e9) is 0, so no step changes its state.
         document = self.document(net, "--coarsening", "2", "--frozen-norms", "--weights", "w.safetensors")
         self.assertEqual(0, document["residuals"][0])
 
@@ -284,8 +284,8 @@ class Multigrid(MultigridTest):
         timeline = stage["timeline"]
         self.assertEqual((2, 2), (timeline["cycle"], timeline["lanes"]))
         steps = [sum(span["steps"] for span in timeline["spans"] if span["level"] == level) for level in (0, 1)]
-        # Level 0: 4 blocks step their 3 F-points twice and their C-point twice. Level 1: 4 steps for the right-hand sides, and
-        # 4 for the solve.
+        # Level 0: each of 4 blocks steps twice to its 3 F-points, and twice to its C-point. Level 1: 4 steps compute
+        # the right-hand sides, and 4 steps solve.
         self.assertEqual([2 * 4 * 3 + 2 * 4, 4 + 4], steps)
         self.assertEqual(timeline["ms"], max(span["end_ms"] for span in timeline["spans"]))
         self.assertTrue(0 < timeline["concurrency"] <= 2)
@@ -381,7 +381,8 @@ class Multigrid(MultigridTest):
         self.assertEqual(set(range(len(stage["levels"]))), {span["level"] for span in timeline["spans"]})
         for span in timeline["spans"]:
             self.assertTrue(0 <= span["begin_ms"] <= span["end_ms"] <= timeline["ms"])
-        # With --timeline, the default is streams and separate launches, because only these have a time for each span.
+        # With --timeline, the defaults are streams and separate launches: other ways of running have no time for each
+        # span.
         document = self.document(*words)
         self.assertEqual(({"streams"}, "each"), (set(document["ways"]), document["launch"]))
         self.assertRegex(self.multigrid(*words, "--way", "streams"), r"\nin cycle 2, of \S+ ms, \d\.\d\d of 8 streams run a layer on average\n")

@@ -224,7 +224,7 @@ class Plan(CommandTest):
 
     def test_costs_that_were_measured(self):
         # Measurements of AlexNet's conv2. With 192 filters, 16 images take 7 ms in 8 MiB, and 8 images 5 ms in 4 MiB.
-        # With 96 filters, half of its output channels, 16 images take 4 ms.
+        # With 96 filters, which is half of conv2's output channels, 16 images take 4 ms.
         for n, k, *measured in ((16, 192, 7, 8 << 20), (8, 192, 5, 4 << 20), (16, 96, 4, 1 << 20)):
             for op in ("forward", "backward_data", "backward_filter"):
                 self.import_rows(measurements(f"64,27,27,{k},5,5,2,2", [("legacy:1", n, *measured)], op, "91900,13000,Toy"))

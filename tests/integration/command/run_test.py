@@ -381,7 +381,7 @@ class Reach(CommandTest):
         self.assertEqual(self.both(), self.preloads("--", python, PYTHONPATH=modules))
 
     def test_packages_of_the_user_count(self):
-        """Packages of `pip install --user` count if Python would search the user's folder."""
+        """Packages of `pip install --user` are found if Python would search the user's folder."""
         self.python("home/.local", self.COMPILED)
         home = f"{self.folder}/home"
         python = self.python("users", "torch/__init__.py")

@@ -35,7 +35,7 @@ class Usage(CommandTest):
         self.assert_refused(["run", "--host", "--", self.program], "is missing: the CPU stand-ins come with a build from source")
 
     def test_stand_ins_that_are_not_built_whole_are_named(self):
-        """Without this refusal, the loader would use NVIDIA's library instead of the missing stand-in."""
+        """If the command did not refuse, the loader would use NVIDIA's library instead of the missing stand-in."""
         for name in STAND_INS:
             os.rename(f"{self.host}/{name}", f"{self.host}/away")
             for words in (["run", "--host", "--", self.program], ["run", "--host", "--ranks", "2", "--", self.program]):

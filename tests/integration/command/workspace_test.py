@@ -117,7 +117,7 @@ class Workspace(CommandTest):
         self.assertEqual(shared["kernels"], concurrent["kernels"])
 
     def trace(self, lanes, batch=4, **changes):
-        """Returns kernels a and b as in a report, each with its lanes if `lanes` has any for it."""
+        """Returns kernels a and b as a report has them, each with its lanes if `lanes` has any for it."""
         columns = ("c", "h", "w", "k", "r", "s", "pad_h", "pad_w")
         kernels = []
         for layer, shape in SHAPES.items():
@@ -352,7 +352,8 @@ class Workspace(CommandTest):
         for words, limit, expected in (
                 ((), None, fast), (("--workspace-limit", "8MiB"), 8 * MIB, fast),
                 (("--workspace-limit", "7MiB"), 7 * MIB, [slow[0], fast[1]]), (("--workspace-limit", "0"), 0, slow),
-                # With a budget, the limit is the whole budget; with disjoint segments, it is an equal share.
+                # Undivided engines may use the whole budget. With disjoint segments, they may only use an equal share
+                # of it.
                 (("--total-workspace", "8MiB"), 8 * MIB, fast),
                 (("--total-workspace", "8MiB", "--division", "disjoint"), 4 * MIB, slow),
                 (("--total-workspace", "13MiB", "--division", "disjoint"), 13 * MIB // 2, [slow[0], fast[1]]),

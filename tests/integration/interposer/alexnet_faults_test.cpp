@@ -47,8 +47,8 @@ struct Kernel {
   int images = kImages;
 };
 
-// Returns the factor by which fewer faults are tried. Under one budget for all kernels the factor
-// is 8, because the budget changes little here.
+// Returns n, where one of n faults is tried. n is 8 under one budget for all kernels, because the
+// budget changes little here.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
 // Returns the distance from one tried fault to the next: `of` * Thinning(), or only Thinning() with
@@ -140,8 +140,8 @@ class Layer {
 
 class AlexNet : public testing::Test {
  protected:
-  // The process's first call opens the driver, the platform and the store. No test counts its
-  // allocations.
+  // The process's first call opens the driver, the platform and the store. It is made here, so that
+  // no test counts its allocations.
   static void SetUpTestSuite() {
     Layer layer(Step()[0], next_variant_++);
     layer.AskAndRun();
@@ -257,7 +257,7 @@ TEST_F(WarmStep, EveryPieceQueryAndResourceMayFail) {
 
 // --- Host memory ---------------------------------------------------------------------------------
 
-// Kernels of two images, which can be divided and have few sizes to measure.
+// Kernels with two images. They can be divided, and few of their sizes are measured.
 std::vector<Kernel> KernelsShortOfMemory() {
   return {{&kAlexNet[4], Operation::kForward, Extra::kRelu, 2},
           {&kAlexNet[2], Operation::kBackwardFilter, Extra::kNone, 2}};
@@ -296,8 +296,8 @@ std::string DonePath() { return Folder() + "/done"; }
 
 class Reporting : public AlexNet {};
 
-// Runs in separate processes. A report lists all kernels of its process, so if one process tried
-// all k, its reports would grow longer and longer.
+// EveryAllocationMayFail runs this test in separate processes. A report lists all kernels of its
+// process, so if one process tried all k, its reports would grow longer and longer.
 TEST_F(Reporting, SomeAllocationsFail) {
   const char* const first = std::getenv(kFirstVariable);
   if (first == nullptr) GTEST_SKIP() << "runs for EveryAllocationMayFail";

@@ -253,7 +253,7 @@ TEST_F(NeverRan, PiecesAreNotCapturedButWhatKeepsThePromiseIs) {
 // --- Nothing was asked or planned ----------------------------------------------------------------
 class WithoutPlan : public Captured {
  protected:
-  // Captures the very first call of a layer and its handle.
+  // Captures calls, each of which is the first one with its algorithm and its handle.
   void CaptureFirst() {
     for (const Operation operation : kOperations)
       for (const int algorithm : {0, 1}) {

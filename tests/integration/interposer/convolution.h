@@ -100,7 +100,7 @@ class Convolution {
   void Fill(const std::function<double()>& value);
   void FillIntegers(std::mt19937& random);
   void FillIntegers(unsigned seed);
-  // Fills all operands with integers drawn from `seed`, and returns Expected().
+  // Fills all operands with random integers that depend on `seed`, and returns Expected().
   Bytes FillAndExpect(unsigned seed, const Scales& scales = {});
   // Sets all bits of the output, so that every element is NaN and a call that reads the output
   // gives NaN.
@@ -121,8 +121,8 @@ class Convolution {
   // Compares two outputs element by element, and their gaps byte by byte.
   bool OutputEquals(const Bytes& expected, const Bytes& actual);
   bool NothingElseWasWritten();
-  // Takes the output. Expects that it equals `expected`, that the other operands are unchanged, and
-  // that the guards of `workspace` are intact.
+  // Calls TakeOutput(). Expects that the output equals `expected`, that the other operands are
+  // unchanged, and that the guards of `workspace` are intact.
   void ExpectOutput(const Bytes& expected, const GuardedMemory* workspace = nullptr);
 
   Operand x, w, y, z, bias;

@@ -16,7 +16,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A way to call a convolution. It calls algorithm number `algorithm`. Its workspace is what
+// A way to call a convolution: it calls algorithm number `algorithm`, in a workspace as large as
 // algorithm number `lends` needs, plus room for a sum of partial gradients.
 struct Way {
   int algorithm;
@@ -77,7 +77,8 @@ class Differential : public testing::Test {
     }
   }
 
-  // With `spoil`, the output is spoilt before each run, and cases that read it are left out.
+  // With `spoil`, the output is spoilt before each run, and cases that read the output are left
+  // out.
   static void WholeNumbersGiveEqualBits(bool spoil = false) {
     std::mt19937 random(20180910);
     for (const Case& each : cases_) {
@@ -145,11 +146,11 @@ class Differential : public testing::Test {
   }
 
   // Returns by how much the largest difference exceeds its tolerance; positive if some element is
-  // out of tolerance. Both sides sum the same L products in fp32 (or fp64), in different orders.
-  // Their difference is at most 2 (L + 2) u times the sum of magnitudes (Higham, section 3.1); L +
-  // 4 allows for alpha and beta. Each side is then rounded once to the element's type. Partial
-  // gradients (convolution/partial_sums.h) are rounded once more, which adds at most one rounding
-  // of the sum of magnitudes.
+  // out of tolerance. `expected` and `actual` sum the same L products in fp32 (or fp64), in
+  // different orders. Their difference is at most 2 (L + 2) u times the sum of magnitudes (Higham,
+  // section 3.1); L + 4 allows for alpha and beta. Each result is then rounded once to the
+  // element's type. Partial gradients (convolution/partial_sums.h) are rounded once more, which
+  // adds at most one rounding of the sum of magnitudes.
   static double LargestExcess(Convolution& convolution, const Bytes& bound, const Bytes& expected,
                               const Bytes& actual) {
     const ConvolutionProblem& problem = convolution.problem();

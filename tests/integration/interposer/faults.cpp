@@ -43,7 +43,7 @@ void FindLibraryText() {
 }  // namespace
 
 // In builds with a sanitizer, allocations cannot be made to fail. There malloc belongs to the
-// sanitizer, or libstdc++ calls malloc from outside of libucudnn's text.
+// sanitizer, or libstdc++ calls malloc from outside of libucudnn's code.
 #if !defined(SANITIZED)
 #define INTERPOSES_MALLOC 1
 extern "C" {

@@ -11,7 +11,7 @@ namespace ucudnn::test {
 // Returns false in builds with a sanitizer, where malloc cannot be replaced.
 bool AllocationsCanFail();
 
-// Makes the k-th allocation from now on fail, counted over all threads; with 0, none fails.
+// Makes the k-th allocation after this call fail, counted over all threads. If k is 0, none fails.
 void FailAllocation(long kth);
 // Ends the counting that FailAllocation began. Returns the number of allocations since then.
 long AllocationsSince();
@@ -21,7 +21,7 @@ bool EveryFault();
 
 constexpr std::string_view kHostMemory = "host memory";
 
-// Makes the k-th occurrence at a site fail. Only occurrences between Arm and Disarm count; Arm and
+// Makes the k-th occurrence at a site fail. Counts only occurrences between Arm and Disarm. Arm and
 // Disarm may be called several times. At the site kHostMemory, occurrences are allocations.
 class Fault {
  public:

@@ -34,7 +34,8 @@ ConvolutionProblem FreshProblem(Operation operation, DataType type = DataType::k
 
 class Faults : public testing::Test {
  protected:
-  // The process's first call opens the driver, the platform and the store.
+  // The process's first call opens the driver, the platform and the store. It is made here, before
+  // any fault.
   static void SetUpTestSuite() {
     Convolution convolution(FreshProblem(Operation::kForward));
     convolution.Run(DropIn(), 0, nullptr, 0);
@@ -83,7 +84,8 @@ class WhileMeasuring : public Faults {};
 TEST_F(WhileMeasuring, EveryResourceQueryAndCallMayFail) {
   for (const char* site : {"alloc", "stream", "event", "handle", "query", "convolution"})
     for (const Operation operation : kOperations) {
-      // Later occurrences repeat the first ones, so only some of them are made to fail.
+      // Later occurrences are of the same kinds as the first, so only some later ones are made to
+      // fail.
       for (long kth = 1; StepWithFault(operation, site, kth) && !HasFailure();) {
         kth += (kth < 12 ? 1 : kth < 100 ? 17 : 151) * (TotalWorkspace() ? 4 : 1);
       }
@@ -122,7 +124,8 @@ TEST_F(WhilePiecesRun, EveryPieceMayFail) {
     const cudnnStatus_t status = convolution.Run(DropIn(), 0, nullptr, 0, scales);
     hostgpuInjectFault("convolution", 0);
     if (scales.beta != 0 && kth > 1) {
-      // Running again would add the first pieces twice, so ucudnn returns the error.
+      // The pieces before the failed one are already added to the output. A second run would add
+      // them twice, so ucudnn returns the error.
       EXPECT_EQ(status, CUDNN_STATUS_EXECUTION_FAILED);
       convolution.TakeOutput();
     } else {

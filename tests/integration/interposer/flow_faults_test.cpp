@@ -41,8 +41,8 @@ namespace ucudnn::test {
 namespace {
 
 constexpr int kImages = 4;
-// Algorithm 1 of LayerProblem needs about 7 KB for each image, so two images fit and kImages do
-// not.
+// Algorithm 1 of LayerProblem needs about 7 KB for each image, so two images fit kLimit, and
+// kImages images do not.
 constexpr size_t kLimit = 16384;
 constexpr char kLimitText[] = "16KiB";
 constexpr const char* kResources[] = {"alloc",       "pool",   "stream", "event",
@@ -59,7 +59,8 @@ struct Program {
 class Flow : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    // The process's first call opens the driver, the platform and the store.
+    // The process's first call opens the driver, the platform and the store. It is made here,
+    // before any fault.
     Convolution convolution(FreshLayer(Operation::kForward, kImages));
     convolution.Run(DropIn(), 0, nullptr, 0);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -68,7 +69,7 @@ class Flow : public testing::Test {
     }
   }
 
-  // Asks about `problem` and calls it while `fault` is armed, then four more times without the
+  // Asks about `problem` and runs it while `fault` is armed, then four more times without the
   // fault. Returns the number of convolutions of the last call.
   static long Meet(const Program& program, const ConvolutionProblem& problem, Fault& fault,
                    const Scales& scales = {}) {
@@ -331,7 +332,7 @@ class Measured : public Flow {
   }
   static void FailEveryAllocation(const Program& program) {
     if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-    // Two images can be divided and have few sizes to measure.
+    // A kernel with two images can be divided, and few of its sizes are measured.
     FailEvery(kHostMemory, program, [] { return FreshLayer(Operation::kForward, 2); });
     ExpectMet(100);
   }
@@ -478,7 +479,8 @@ TEST_F(NoReport, CostsOneWarning) {
     Meet({Question::kFindEx}, FreshLayer(operation, kImages), none);
   }
   std::vector<std::string> lines = LogLines();
-  // All suites may run under a budget. Warnings about engines that exceed the budget do not count.
+  // All suites may run under a budget. So warnings about engines that exceed the budget are left
+  // out.
   std::erase_if(lines, [](const std::string& line) {
     return line.find("the total workspace") != std::string::npos;
   });

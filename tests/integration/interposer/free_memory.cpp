@@ -9,8 +9,8 @@
 namespace ucudnn::test {
 namespace {
 
-// The stand-in rounds allocations up. For the few segments of ucudnn's workspace, this adds at most
-// this many bytes.
+// The stand-in rounds each allocation up. This is an upper bound for the bytes that are added to
+// the few segments of ucudnn's workspace.
 constexpr size_t kRounding = 8192;
 
 }  // namespace

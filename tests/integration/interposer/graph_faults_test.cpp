@@ -23,8 +23,8 @@ using cudnn::BackendDescriptor;
 
 constexpr int kImages = 4;
 constexpr int kEngine = 1;  // the stand-in's GEMM, which is exact on whole numbers
-// Pieces fit kLimit, the undivided engine does not. With AVX-512 the limit is lower, because oneDNN
-// needs less workspace.
+// Pieces fit kLimit, and the undivided call does not. With AVX-512 the limit is lower, because
+// oneDNN needs less workspace.
 const bool kNeedsLess = __builtin_cpu_supports("avx512f") != 0;
 const size_t kLimit = kNeedsLess ? 16384 : 65536;
 const char* const kLimitText = kNeedsLess ? "16KiB" : "64KiB";
@@ -118,7 +118,8 @@ class Program {
 
 class GraphPlans : public testing::Test {
  protected:
-  // The process's first plan opens the driver, the platform and the store.
+  // The process's first plan opens the driver, the platform and the store. It is made here, before
+  // any fault.
   static void SetUpTestSuite() {
     Program program;
     program.MakePlan();
@@ -252,8 +253,8 @@ TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
       EXPECT_TRUE(nodes == 1 || nodes >= 4) << "neither the whole nor all tiles: " << nodes;
     });
   }
-  // The last graph met no fault and has pieces. Under a budget it has a single node, because a
-  // native graph cannot use ucudnn's workspace.
+  // The last graph met no fault, so it has pieces. But under a budget it has a single node, because
+  // a native graph cannot use ucudnn's workspace.
   if (InBudget()) {
     EXPECT_EQ(nodes, 1u);
   } else {

@@ -10,8 +10,8 @@ namespace ucudnn::test {
 
 using Bytes = std::vector<unsigned char>;
 
-// The position of data: as close to the guard page at `edge` as alignment allows, and `offset`
-// bytes after a multiple of 16.
+// Where data lies: as close to the guard page at `edge` as alignment allows. The data begins
+// `offset` bytes after a multiple of 16.
 struct Placement {
   enum class Edge { kEnd, kBegin } edge = Edge::kEnd;
   size_t offset = 0;

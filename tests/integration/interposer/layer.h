@@ -14,8 +14,8 @@ constexpr int kLayerImages = 16;
 // Returns a layer of `n` images of 8 channels and 12x12 pixels, with 3x3 filters to 8 channels.
 ConvolutionProblem LayerProblem(Operation operation, int n = kLayerImages);
 
-// Returns the same layer with a distance between images that no earlier call has returned, so
-// ucudnn treats it as a new kernel.
+// Returns LayerProblem(operation, n) with a distance between images that no earlier call has
+// returned, so ucudnn treats it as a new kernel.
 ConvolutionProblem FreshLayer(Operation operation, int n);
 
 // A limit below the need of algorithm 1 of any operation at kLayerImages.

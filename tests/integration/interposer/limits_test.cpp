@@ -1,6 +1,6 @@
-// Tests which workspaces frameworks are told, and what then runs. In each suite the user does
-// something else: sets a limit, requires determinism, forbids measuring, lets ucudnn only observe,
-// or turns ucudnn off.
+// Tests which workspaces ucudnn reports to frameworks, and what then runs. In each suite the user
+// does something else: sets a limit, requires determinism, forbids measuring, lets ucudnn only
+// observe, or turns ucudnn off.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ namespace {
 // --- The user sets a limit -----------------------------------------------------------------------
 class UsersLimit : public Protocol {};
 
-// PyTorch's deterministic mode always uses algorithm 1, and asks only for its workspace. This test
-// is the first of its suite, so the report has no other kernels yet.
+// PyTorch's deterministic mode always uses algorithm 1, and asks only for that algorithm's
+// workspace. This test is the first of its suite, so the report has no other kernels yet.
 TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));
@@ -48,8 +48,8 @@ TEST_F(UsersLimit, HardCodedAlgorithmStaysDirectAndDeterministic) {
   }
 }
 
-// The program asks for the size as for a plain convolution. Only algorithm 1 supports an identity
-// activation, so only pieces of algorithm 1 can run in the reported size.
+// The program asks for the workspace of the convolution without its activation. Only algorithm 1
+// supports an identity activation, so only pieces of algorithm 1 can run in the reported size.
 TEST_F(UsersLimit, IdentityActivationRunsInWhatWasToldForItsAlgorithm) {
   Convolution convolution(LayerProblem(Operation::kForward), Extra::kIdentity);
   const size_t need = ReportedNeed(convolution, 1).value();

@@ -211,7 +211,7 @@ TEST_F(CallersLimit, NeverAskedAndLessOrNoWorkspaceGivesTheResultOrTheRealError)
         } else {
           EXPECT_EQ(status, real);
         }
-        // Smaller pieces of algorithm 1 fit into less than its need.
+        // Pieces of algorithm 1 fit into less workspace than the undivided algorithm needs.
         const bool fits_in_pieces = algorithm == 1 && need && bytes == *need - 1;
         if (real == CUDNN_STATUS_SUCCESS || fits_in_pieces) {
           EXPECT_EQ(status, CUDNN_STATUS_SUCCESS);

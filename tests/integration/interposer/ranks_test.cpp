@@ -141,8 +141,8 @@ std::vector<std::unique_ptr<Work>> AllWork(const std::vector<int>& batches) {
 
 // Runs the steps of a training run, with mini-batches of each size in `batches`. The run has parts,
 // and the processes wait for each other at the start of each part. Each number in `meetings` is the
-// number of steps after which a part ends. After the same numbers of calls, ucudnn makes plans
-// again that are not final.
+// number of steps after which a part ends. After the same numbers of calls, ucudnn remakes the
+// plans that are not final.
 void RunSteps(const std::vector<int>& batches, const std::vector<int>& meetings) {
   if (Number("WORLD_SIZE") == 0) GTEST_SKIP() << "runs in the processes of other tests";
   UseNoisyTimer();

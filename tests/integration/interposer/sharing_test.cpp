@@ -124,8 +124,8 @@ TEST_F(Store, ProcessesThatMeasureAtOncePlanFromTheSameRows) {
 }  // namespace ucudnn::test
 
 int main(int argc, char** argv) {
-  // Pieces fit the limit, eight images do not. With AVX-512 the limit is lower, because oneDNN
-  // needs less workspace.
+  // Pieces fit the limit, and eight undivided images do not. With AVX-512 the limit is lower,
+  // because oneDNN needs less workspace.
   const char* const limit = __builtin_cpu_supports("avx512f") ? "40000" : "60000";
   return ucudnn::test::RunSuites(
       argc, argv,

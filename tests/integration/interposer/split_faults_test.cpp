@@ -80,8 +80,8 @@ class SplitFaults : public testing::Test {
   }
 
   // Starts processes, several at the same time. In each process another occurrence at `site` fails,
-  // later than in the processes before it. Ends when a process has fewer occurrences. Expects that
-  // the first fault occurred.
+  // later than in the processes before it. Ends when a process has too few occurrences for its
+  // fault. Expects that the first fault occurred.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     // There are thousands of faults, so only every (6 * `stride`)-th fault is tried. With
     // INTERPOSER_TEST_FAULTS=every it is every (`stride` / 4)-th, which is 24 times as many.
@@ -173,7 +173,7 @@ TEST_F(SplitFaults, OfResourcesAndQueries) {
   }
 }
 
-// With a report, exchanges are timed. For the times, the first exchange creates thousands of
+// With a report, exchanges are timed. For these times, the first exchange creates thousands of
 // events.
 TEST_F(SplitFaults, OfTheReport) {
   for (const char* site : {"event", "alloc", "query"}) {

@@ -205,8 +205,8 @@ TEST_F(Split, CallsAreExactOrNamed) {
   std::vector<Expected> expected;
   for (const Operation operation : kOperations) expected.emplace_back(operation);
   const Expected fused_expected(Operation::kForward, Extra::kRelu);
-  // Convolution copies on the legacy stream, which invalidates captures on other threads. So no
-  // thread may copy while another thread captures.
+  // A `Convolution` copies its operands on the legacy stream, which invalidates captures on other
+  // threads. So no thread may use its Convolution while another thread captures.
   std::barrier together(kRanks);
   struct Leaving {
     std::barrier<>& together;

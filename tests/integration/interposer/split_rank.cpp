@@ -16,8 +16,8 @@ namespace {
 constexpr int kPlanEngine = 1;  // the stand-in's GEMM, which is exact on whole numbers
 constexpr size_t kWorkspaceBytes = 65536;
 
-// Fills an operand whose first row is row `first` of the whole. Each number depends only on its
-// position in the whole.
+// Fills an operand whose first row is row `first` of the uncut tensor. Each number depends only on
+// its position in the uncut tensor.
 void FillRows(Operand& operand, int seed, int first) {
   const int rows = operand.extents[1], columns = operand.extents[2];
   int at = 0;

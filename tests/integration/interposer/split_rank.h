@@ -18,13 +18,13 @@ namespace ucudnn::test {
 
 constexpr int kRanks = 2, kHeight = 12, kRows = kHeight / kRanks;
 
-// Returns LayerProblem with `rows` rows: kRows for a stripe, kHeight for the whole image.
+// Returns LayerProblem with `rows` rows: kRows for a stripe, kHeight for uncut images.
 ConvolutionProblem LayerOf(Operation operation, int rows);
-// Fills the operands of a stripe whose first row is row `first` of the whole.
+// Fills the operands of a stripe whose first row is row `first` of the uncut images.
 void FillStripe(Convolution& convolution, int first);
 std::vector<double> ValuesOf(Convolution& convolution, const Bytes& bytes);
 
-// The result of the undivided call on whole images. PartOf returns the rows that a rank holds.
+// The result of the undivided call on uncut images. PartOf returns the rows that a rank holds.
 class Expected {
  public:
   explicit Expected(const ConvolutionProblem& whole, Extra extra = Extra::kNone);
@@ -35,13 +35,14 @@ class Expected {
  private:
   const Operation operation_;
   std::vector<double> values_;
-  size_t plane_ = 0;  // the number of elements in one plane of the whole result
+  size_t plane_ = 0;  // the number of elements in one plane of the uncut result
 };
 
 // Calls body(0) to body(count - 1), each on its own thread, and waits for all threads.
 void OnThreads(int count, const std::function<void(int)>& body);
 
-// The outcome of a rank's call. Read() fills `values` after the fault is disarmed.
+// The outcome of a rank's call. Read() fills `values`; tests of faults call it after they disarm
+// the fault.
 struct Given {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   std::vector<double> values;

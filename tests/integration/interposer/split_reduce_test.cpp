@@ -74,12 +74,13 @@ class Summed : public testing::Test {};
 
 TEST_F(Summed, IsTooLateToLeaveToTheProgram) {
   ASSERT_EQ(ucudnnSpatialSetReduce(0), CUDNN_STATUS_SUCCESS);
-  // The program may call the function again before its first gradient. The last call counts.
+  // The program may call ucudnnSpatialSetReduce again before its first filter gradient. The last
+  // call decides.
   ASSERT_EQ(ucudnnSpatialSetReduce(1), CUDNN_STATUS_SUCCESS);
   ExpectSummedAndThenTooLate();
 }
 
-// Without a call of ucudnnSpatialSetReduce, gradients of the legacy API are summed.
+// Without a call of ucudnnSpatialSetReduce, ucudnn sums the gradients of the legacy API.
 class Unsaid : public testing::Test {};
 
 TEST_F(Unsaid, IsTooLateToLeaveToTheProgram) { ExpectSummedAndThenTooLate(); }

@@ -1,5 +1,5 @@
-// Tests algorithms that need more than the user's limit for a single image. In both APIs they run
-// as tiles, in the workspace that the program is told, and give the same result.
+// Tests algorithms that need more workspace than the user's limit even for a single image. In both
+// APIs they run as tiles, in the workspace that the program is told, and give the same result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,8 +41,8 @@ ConvolutionProblem Image(Operation operation, int pad = 1) {
                       .pad = {0, pad, pad}});
 }
 
-// Returns the same convolution with a larger distance between images, so ucudnn treats it as
-// another kernel.
+// Returns Image(operation) with a larger distance between images, so ucudnn treats it as another
+// kernel.
 ConvolutionProblem AnotherImage(Operation operation) {
   ConvolutionProblem problem = Image(operation);
   problem.x_strides[0] += 4;
@@ -79,8 +79,8 @@ void ExpectTiles(const Convolution& convolution, const char* api, long pieces) {
 }
 
 // A timer for the stand-in. It returns 100 ms divided by the number of convolutions since the last
-// call, so tiles seem faster than the whole when both are timed in place. Nothing runs several
-// times to be timed, because the times are long enough.
+// call. So tiles seem faster than the undivided convolution when ucudnn times both on the whole
+// tensors. These times are so long that ucudnn does not repeat runs to time them.
 float FavourTiles(long long, long long) {
   static std::atomic<long> before = 0;
   const long run = hostgpuFaultCount("convolution");
@@ -108,8 +108,8 @@ class Tiles : public Protocol {
     store.Write(false);
   }
 
-  // Runs twice; the first call measures and compares. Returns the number of convolutions of the
-  // second call.
+  // Runs the convolution twice; the first call measures and compares. Returns the number of
+  // convolutions of the second call.
   static long Run(Convolution& convolution, int algorithm, size_t bytes,
                   const Scales& scales = {}) {
     RunAndCompare(convolution, algorithm, bytes, scales);

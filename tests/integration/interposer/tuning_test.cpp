@@ -96,7 +96,7 @@ TEST_F(After3, ThreeCallsRunAsAskedAndTheFourthMeasures) {
   }
 }
 
-// Calls on different handles count together.
+// Calls on different handles are counted together.
 TEST_F(After3, HandlesCountTogether) {
   Convolution convolution(LayerProblem(Operation::kForward, 12));
   const OwnHandle handles[2];
@@ -253,7 +253,7 @@ TEST_F(Automatic, ItIsAQuarterOfWhatIsFreeAndFallsWhenACallersAllocationFails) {
   convolution.Run(DropIn(), 1, less.data(), less.bytes());
   EXPECT_EQ(limit(5), needy->workspace_bytes - 1);
   EXPECT_EQ(limit(6), needy->workspace_bytes - 1);
-  // A program that passes no workspace does not show that memory is short.
+  // A program that passes no workspace is no sign of short memory, so the limit does not change.
   const Answer again = Ask(DropIn(), Question::kFind, convolution, kAlgorithms);
   ASSERT_EQ(again.status, CUDNN_STATUS_SUCCESS);
   for (const auto& algorithm : again.algorithms) {

@@ -83,8 +83,8 @@ TEST(Layouts, PyTorchWheelLoadedByPython) {
 }
 
 TEST(Layouts, TensorFlowWheel) {
-  // TensorFlow opens cuDNN by its soname through a DT_RUNPATH, and the loader searches
-  // LD_LIBRARY_PATH first. So this test has no Decoy.
+  // TensorFlow opens cuDNN by its soname through a DT_RUNPATH. The loader searches LD_LIBRARY_PATH
+  // before a DT_RUNPATH, so this test has no Decoy.
   const std::string site = SitePackages("tensorflow");
   const std::string library = site + "/tensorflow/libtensorflow_framework.so.2";
   Place("tensorflow_stub.so", library);

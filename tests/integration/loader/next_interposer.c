@@ -1,6 +1,6 @@
 /* When preloaded, this library replaces puts and calls the next library's puts, as profilers and
- * allocators do with other functions. If dlsym took another library for the caller, dlsym would
- * return this library's own puts. */
+ * allocators do with other functions. If the dlsym hook hid that this library is the caller, dlsym
+ * would return this library's own puts. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // This ordinary cuDNN program knows nothing of ucudnn and never asks which algorithm is the best.
 // It names every algorithm of every operation, with every math type. It asks for the algorithm's
 // workspace, and runs the algorithm in exactly that many bytes, followed by guard bytes. It prints
-// a line for each algorithm and math type that the library serves:
+// a line for each algorithm and math type that the library supports:
 //
 //   OPERATION ALGORITHM MATH told BYTES sum CHECKSUM
 //

@@ -228,7 +228,7 @@ static void check(ucudnnLayerParallelStatus_t status) {
   exit(1);
 }
 
-/* Draws numbers between -scale and scale, equal on every machine. */
+/* Makes pseudo-random numbers between -scale and scale, which are equal on every machine. */
 static void draw(double* numbers, size_t count, double scale, unsigned long long* seed) {
   for (size_t i = 0; i < count; ++i) {
     *seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -292,7 +292,7 @@ static void print_residuals(const ucudnnLayerParallelResult_t* forward,
 }
 
 /* The solver's tolerance is 1e-11. If F itself amplifies no error, `blocks` steps of 1 / blocks
- * amplify an error by (1 + 1 / blocks)^blocks < e. This allows a factor of 10. */
+ * amplify an error by (1 + 1 / blocks)^blocks < e. kAllowed permits a factor of 10. */
 static const double kAllowed = 1e-10;
 
 /* Prints a line of the table. Returns 1 if the difference is too large, otherwise 0. */

@@ -12,7 +12,7 @@ import program
 
 OWN, CUDNN = os.environ["UCUDNN_TEST_CAFFE_UCUDNN"], os.environ["UCUDNN_TEST_CAFFE_CUDNN"]
 STAND_INS = os.environ["UCUDNN_TEST_HOST"]
-# false in sanitizer builds, where the sanitizer's run-time must be loaded first
+# False in sanitizer builds, where the sanitizer's run-time must be loaded before all other libraries.
 MAY_PRELOAD = os.environ["UCUDNN_TEST_PRELOAD"] == "1"
 BATCH, INPUTS, STEPS = 16, 2, 3
 GROUPS = {"conv1": 1, "conv2": 2}

@@ -94,7 +94,7 @@ struct Layer {
 
 // A channels-last tensor of small integers with `extent` elements along each side. The host has the
 // whole tensor. If `extent` is the layer's size, the tensor is an image, and the device has only
-// the process's rows of it. Of any other tensor, the device has all.
+// the process's rows of it. Otherwise the device has the whole tensor.
 struct Tensor {
   Tensor(const Layer& layer, int64_t n, int64_t c, int64_t extent)
       : type(layer.type),

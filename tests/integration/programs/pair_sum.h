@@ -1,4 +1,4 @@
-// A sum over processes r and r + WORLD_SIZE / 2. The program itself makes it with NCCL, as
+// A sum over processes r and r + WORLD_SIZE / 2. The program itself computes it with NCCL, as
 // data-parallel wrappers do. PAIR_SUM says on which stream the sum runs:
 //
 //   same     the default stream, like the program's other work

@@ -10,9 +10,9 @@
 //
 // The program itself computes averages and products, and gathers with ucudnnSpatialExchange.
 // UCUDNN_SPATIAL_ONE=replicated declares tensors of one row to be copies. The program itself
-// declares c, and the input of the convolution that computes c. Every process prints the gradients
-// of all filters, and its rows of dL/dx. Without duplicates, the lines of all processes equal the
-// lines of one process with the whole image.
+// declares c, and the input of the convolution that computes c, to be copies. Every process prints
+// the gradients of all filters, and its rows of dL/dx. Without duplicates, the lines of all
+// processes equal the lines of one process with the whole image.
 #include <cuda_runtime.h>
 #include <ucudnn/ucudnn.h>
 

@@ -158,7 +158,8 @@ class Striped(unittest.TestCase):
                     self.assertEqual(kinds, [(kernel["kind"], kernel["op"]) for kernel in track["kernels"]])
                     above, below = track["rank"] > 0, track["rank"] < ranks - 1
                     # From each other rank, a rank receives two sums for each of 4 channels (batch normalisation), or
-                    # one sum for each of 2 images and 4 channels (global average). Either takes `numbers` bytes.
+                    # one sum for each of 2 images and 4 channels (global average). In both cases these are `numbers`
+                    # bytes.
                     told = steps * (ranks - 1) * numbers
                     row = steps * 32 * numbers  # bytes of a row of 32 columns, over all steps
                     received = {("batch normalisation", "forward"): told, ("batch normalisation", "backward_data"): told,
@@ -354,7 +355,7 @@ class Striped(unittest.TestCase):
         # The last convolution has no padding and covers the whole image, so stripes would give another result.
         self.assert_refused(on_ranks(2, words=(TRAIN_CNN, "fp32", "nchw", "norm", "8", "1")), "cannot be split")
         # ucudnn splits graphs that are pointwise, or that consist of one convolution with pointwise operations after
-        # it. These graphs are neither.
+        # it. The graphs of FRONTEND_WHOLE are of neither kind.
         self.assert_refused(on_ranks(2, words=(FRONTEND_WHOLE, "4")), "operations before the convolution",
                             "a convolution of the graph API that ucudnn cannot read is not split")
 

@@ -361,8 +361,8 @@ class Images {
  public:
   Images() : patterns_(SmallNumbers(kClasses * Size(), 1, 1, 5)) {}
 
-  // Draws a batch. Fills `images`, and `truth` with a row for each image: 1 for its class, 0 for
-  // the others.
+  // Makes a random batch. Fills `images`, and `truth` with a row for each image: 1 for its class, 0
+  // for the others.
   void Next(std::vector<double>& images, std::vector<double>& truth) {
     images.clear();
     truth.assign(static_cast<size_t>(batch) * kClasses, 0);

@@ -1,5 +1,5 @@
-"""Tests a training program under `ucudnn run`. Divided kernels and small workspaces add in another order, so they change losses
-by rounding errors. Where sums are exact, they change nothing."""
+"""Tests a training program under `ucudnn run`. Divided kernels and small workspaces change the order of additions, so
+losses differ by rounding errors. Where sums are exact, losses do not differ."""
 
 import os
 import tempfile
@@ -27,7 +27,7 @@ class Train(unittest.TestCase):
         train(words, "--policy", "undivided", "--db", f"{folder}/measured.db", steps=1)
         rows = [row for row in program.rows_of(f"{folder}/measured.db") if row["engine"] == "legacy:0"]
         self.assertEqual(KERNELS, len(rows))
-        # Each piece costs the 1 in (1 + size), so that few large pieces are faster than many small ones.
+        # The 1 in (1 + size) is a cost that each piece has, so that few large pieces are faster than many small ones.
         time_ms = {size: 0.01 * (1 + size) for size in sizes} | {BATCH: BATCH}
         return program.add_rows(f"{folder}/primed.db", [row | {"micro_batch": size, "time_ms": time}
                                                         for row in rows for size, time in time_ms.items()])

@@ -1,5 +1,5 @@
 """Tests which members of ucudnn's JSON formats the documents name. These must be exactly the members that the source
-lists, for writers and readers or for a writer alone."""
+lists, either for both writing and reading or only for writing."""
 
 import os
 import re

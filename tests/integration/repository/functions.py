@@ -46,9 +46,9 @@ class Function:
 
 
 def tokens_of(text):
-    """Returns the tokens, without comments and directives. Of the branches of an #if, only the first counts."""
+    """Returns the tokens, without comments and directives. Of the branches of an #if, takes only the first."""
     starts = [match.start() for match in re.finditer("^", text, re.M)]
-    tokens, skipped = [], 0  # skipped: number of open #if inside a branch that does not count
+    tokens, skipped = [], 0  # skipped: number of open #if inside a branch that is left out
     for match in TOKEN.finditer(text):
         if match["directive"]:
             directive = re.match(r"\s*#\s*(\w*)", match[0])[1]

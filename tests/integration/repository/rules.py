@@ -9,8 +9,8 @@ import subprocess
 
 import functions
 
-# Rooms are folders; each line is a floor. A room may include itself and the rooms of the floors above, but no other
-# room of its own floor.
+# Rooms are folders; each line is a floor. A room may include itself and the rooms in earlier lines, but no other room
+# in its own line.
 FLOORS = [
     ["src/base"],
     ["src/options", "src/convolution"],

@@ -166,8 +166,8 @@ class Describe(unittest.TestCase):
                         pairs = report.predicted.get(kind, {}).values()
                         self.assertEqual(one[kind], [sum(pair[place] for pair in pairs) for place in (0, 1)], (frozen, kind))
                 counted.append(sum(one["transfer"][0] + one["statistics"][0] for one in devices))
-        # A frozen convolution alone changes nothing, because the normalization after it is trained. That
-        # normalization needs the gradient.
+        # Freezing only a convolution changes no count, because the trained normalization after it still needs a
+        # gradient.
         all_trained, first, second = sorted(set(counted), reverse=True)
         self.assertEqual([all_trained, all_trained, first, first, second], counted)
 

@@ -13,7 +13,7 @@ import unittest
 import gloo
 
 RANKS = 4
-# The largest difference that is allowed. Values reach about 4, and an fp32 rounding is 2^-24 of a value. Some thirty
+# The largest difference that is allowed. Values reach about 4, and an fp32 rounding is 2^-24 of a value. About thirty
 # layers add in another order, which changes a value by less than 256 roundings.
 LARGEST = 4 * 2.0 ** -24 * 256
 

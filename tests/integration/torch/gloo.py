@@ -36,7 +36,7 @@ def start(script, count, grid, *arguments, patience=5):
         while time.monotonic() < ends and any(process.poll() is None for process in processes):
             if any(process.poll() for process in processes):  # a rank has failed, and others may wait for it forever
                 ends = min(ends, time.monotonic() + patience)
-                patience = SECONDS  # `ends` is set only once
+                patience = SECONDS  # so that `ends` does not change again
             time.sleep(0.05)
         for process in processes:
             process.kill()
@@ -46,8 +46,8 @@ def start(script, count, grid, *arguments, patience=5):
 
 
 def expect_ended(told, what):
-    """`told` is the result of start(). If ranks have failed, raises an error with the output of all failed ranks. One
-    output would not do, because a rank may have failed only because it lost another rank."""
+    """`told` is the result of start(). If ranks have failed, raises an error with the output of all failed ranks. The
+    output of one rank is not enough, because that rank may have failed only because it lost another rank."""
     failed = [f"rank {rank} of {what}:\n{output}" for rank, (code, output) in enumerate(told) if code]
     if failed:
         raise AssertionError("\n".join(failed))

@@ -88,8 +88,8 @@ def buffers_stay_plain(folder):
 
 
 def a_plain_tensor_on_one_rank(folder):
-    """Only one rank passes a plain tensor. It is refused there before this rank waits for the other ranks, which make
-    no call."""
+    """Only one rank passes a plain tensor. The rank must refuse the tensor before it waits for the other ranks, which
+    make no call."""
     model = spatial.convert(net())
     if dist.get_rank() == 0:
         refused(lambda: model(picture()), "takes what shard gives", "not converted")
@@ -224,7 +224,7 @@ def objects_of_tensors(folder):
 
 def resized_by_a_part(folder):
     """If a factor gives no integer number of rows, it is refused. The message names a `multiple` for shard that makes
-    it possible."""
+    the factor possible."""
     x = picture(0, (1, 2, 12, 12))
     refused(lambda: F.interpolate(spatial.shard(x), size=(5, 7)), "size 5 does not say whether", "use scale_factor")
     refused(lambda: F.interpolate(spatial.shard(x), scale_factor=0.75), "6 and 6 rows by 0.75", "shard(..., multiple=4)")

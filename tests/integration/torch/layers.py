@@ -163,10 +163,10 @@ def gradients_of_stripes():
 
 
 def in_16_bits():
-    """In 16-bit types, results are rounded once, after the sum over all ranks. fp32 sums of integers below 2^24 are exact,
-    and so are quotients by powers of two. So the result must equal the rounded fp64 result. Windows of other sizes divide
-    by numbers that fp32 rounds, so their results have a tolerance. Interpolation, forward and backward, also rounds
-    once."""
+    """In 16-bit types, results are rounded once, after the sum over all ranks. fp32 sums of integers below 2^24 are
+    exact, and so are quotients by powers of two. So the result must equal the rounded fp64 result. Windows whose size
+    is no power of two divide by numbers that fp32 rounds, so their results have a tolerance. Interpolation, forward and
+    backward, also rounds once."""
     noise = torch.randn(2, 3, 16, 16, generator=torch.Generator().manual_seed(5))
     whole = torch.randint(-8, 9, (1, 2, 128, 64), generator=torch.Generator().manual_seed(5)).double()
     means = {"mean": torch.mean, "sum": lambda x: x.sum((2, 3)), "adaptive": lambda x: F.adaptive_avg_pool2d(x, 1),
@@ -241,8 +241,8 @@ def under_autocast():
 
 
 def a_value_of_any_rank_that_is_none():
-    """A NaN on any rank is the maximum and the minimum of the whole, as in torch. Integer types work as well, even those
-    that torch.distributed cannot send."""
+    """A NaN on any rank is the maximum and the minimum of the whole image, as in torch. Integer types work as well,
+    even those that torch.distributed cannot send."""
     functions = {"amax": lambda x: x.amax((2, 3)), "amin": lambda x: x.amin((2, 3)),
                  "adaptive": lambda x: F.adaptive_max_pool2d(x, 2), "global": lambda x: F.adaptive_max_pool2d(x, 1),
                  "pooled": lambda x: F.max_pool2d(x, x.shape[2:]), "max": lambda x: x.max(2).values.max(2).values,

@@ -1,6 +1,6 @@
 """Tests the published parameter lists of other systems: how long they are, how many cases the systems' own rules
-require, and how many cases ucudnn supports, which docs/spatial.md says. Only a geometry decides about support; the
-tests use their own geometry and libucudnn's. published_test.py runs a sample of the cases."""
+require, and how many cases ucudnn supports. docs/spatial.md has these numbers. Only a geometry decides about support;
+the tests use PlainGeometry and libucudnn's geometry. published_test.py runs a sample of the cases."""
 import pathlib
 import re
 import sys

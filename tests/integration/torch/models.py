@@ -10,7 +10,7 @@ import gloo
 from comparison import Different, striped_like_whole
 from ucudnn import spatial
 
-DEEP = 1e-7  # tolerance for fp64 through some hundred layers, whose norms divide by small variances
+DEEP = 1e-7  # tolerance for fp64 through about a hundred layers, whose norms divide by small variances
 
 
 def autoencoder():

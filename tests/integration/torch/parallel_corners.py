@@ -270,7 +270,7 @@ def attributes():
             refused(lambda: one(x, y), parallel.NotSupported, whose + text)
             undo() if mine else None
             if "table" not in text:
-                one.step = RANK  # accepted, because it hides only a function of this package
+                one.step = RANK  # accepted: this attribute hides only a function of this package
                 one(x, y)
 
 
@@ -286,8 +286,8 @@ def gradients_of_images():
 
 
 def outputs_alone():
-    """Whole outputs require gradients in the same cases as on one device. But a backward pass through whole outputs is
-    refused by name."""
+    """Outputs of a divided model require gradients in the same cases as on one device. But a backward pass through
+    these outputs is refused by name."""
     divided, single, x, y = pair(14, plan=rows_of_fc1())
     refused(lambda: F.cross_entropy(divided(x).clamp_(-9, 9), y).backward(), parallel.NotSupported,
             "a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss")
@@ -546,8 +546,8 @@ def masked_classes():
 
 
 def time_of_sums():
-    """If a sum ends while its rank computes, no time counts as waiting for it. Without overlap, no part of a sum is
-    hidden."""
+    """If a sum ends while its rank computes, no time counts as waiting for the sum. Without overlap, no part of a sum's
+    time is hidden."""
     now = [0.0]
     for is_beside, waited, hidden in ((True, 0, 5000), (False, 5000, 0)):
         counts, clock = transport.Counts(), types.SimpleNamespace(monotonic=lambda: now[0])

@@ -110,8 +110,8 @@ class Counting(unittest.TestCase):
                 self.compare(parallel.module(file), plan, loss, loss)
 
     def test_PlansOfBuiltInNetworks_MapToModels(self):
-        """The layers of a built-in network and of torchvision's model have the same order; the model also has an average
-        pooling of 1 x 1 windows and a flatten, which its own plan divides."""
+        """The layers of a built-in network and of torchvision's model have the same order. The model also has an
+        average pooling of 1 x 1 windows and a flatten, for which no degrees are pinned."""
         gloo.need("torchvision")
         import torchvision
         own, file, plan = (f"{self.folder.name}/{name}.json" for name in ("own", "net", "plan"))

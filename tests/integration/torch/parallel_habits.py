@@ -542,7 +542,8 @@ def out_of_step():
 
 
 def last_whole():
-    """All ranks may have a smaller last batch whole. Such a batch may have as many images as a rank has of a full batch."""
+    """Every rank may have all images of a smaller last batch. These may be as many as a rank's images of a full
+    batch."""
     divided, single, x, y = pair(11, plan=pinned({None: {"n": 2}}))
     parallel.batch_sampler(range(BATCH + BATCH // 2), divided)
     rows = divided._ucudnn.rows(BATCH) or (0, 1)
@@ -760,7 +761,7 @@ def dropout_alone():
 
 
 def unlike_weights():
-    """`apply` takes the parameters of rank 0. Other ranks may have other values or meta tensors."""
+    """`apply` uses the parameters of rank 0. Other ranks may have other values or meta tensors."""
     for is_meta in (False, True):
         model, x, y = made(14)
         single = copy.deepcopy(model)

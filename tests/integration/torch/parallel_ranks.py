@@ -119,7 +119,7 @@ def whole_numbers(seeds):
     """One step on integers, with a linear loss, gives the same bits as one device."""
     for seed in seeds:
         most = [2**53]
-        for attempt in range(9):  # draw cases until fp64 represents all numbers exactly, including intermediate sums
+        for attempt in range(9):  # try cases until fp64 represents all numbers exactly, also intermediate sums
             text, model, schedule, x, classes, rng = case(seed + 10**6 * attempt, True)
             labels = torch.randint(-2, 3, (len(x), classes)).double()
             single, sums = copy.deepcopy(model), copy.deepcopy(model)

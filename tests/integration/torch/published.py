@@ -64,7 +64,7 @@ def distconv():
                 for case in each for stride in (1, 2) for parts in (2, 4))
     yield from (one(*case, parts=1, groups=4, images=4) for case in each)
     yield from (one(*case, parts=2, groups=2, images=2) for case in each)
-    # These cases use channels_last, without and with circular padding.
+    # DistConv runs the next two lists with channels_last, without and with circular padding.
     yield from (one(dims, dim, k) for dims, dim, k in each if dims > 1)
     yield from (one(dims, dim, k, circular=True) for dims, dim, k in each if dims > 1 and k > 1)
     yield from (_cube(name, "conv", dims, 64, k, stride, k // 2, {i: 2, j: 2}, circular=circular)

@@ -292,7 +292,8 @@ class Writer:
 
         def add_groups(node):
             """Adds the groups of devices of a normalization. Devices that share a mean are in one group, also if they
-            share means only through other devices. A group has the number of its means."""
+            share means only through other devices. A group sums two numbers for each of its means, in each
+            direction."""
             width, joined = node["shape"][1] // node["groups"], []
             for one in node["boxes"]:
                 _, *axes = _of(one, node)

@@ -261,8 +261,8 @@ def in_few_sums():
             del loss
         sums_begun = noted.calls.count("begin_sum")
         assert 1 < sums_begun <= 8 and "all_reduce" not in noted.calls, noted.calls
-        # Sums begin while rows of other layers are still exchanged. The program waits for them only after the last
-        # exchange.
+        # Sums begin while rows of other layers are still exchanged. The program waits for these sums only after the
+        # last exchange.
         begun, ended = noted.calls.index("begin_sum"), noted.calls.index("end")
         assert "swap" in noted.calls[begun:ended] and "swap" not in noted.calls[ended:], noted.calls
         assert not [each for each in gc.get_objects() if type(each) is sums._Group], "a step leaves something behind"
