@@ -85,7 +85,8 @@ struct Stripes {
 
   // Fails if the caller's local calls do not compute the whole convolution (CutAxis), if `extents`
   // do not match the grid or `local`, if a pad differs at the two ends of an axis, or if a 2-D
-  // convolution is to be cut along d. Fails on all ranks or on none. REQUIRES: 0 <= cell <
+  // convolution is to be cut along d. If the ranks' problems differ in extents alone, and `extents`
+  // is the result of ExtentsOf(), Make fails on all ranks or on none. REQUIRES: 0 <= cell <
   // grid.GroupSize().
   static Result<Stripes> Make(const ConvolutionProblem& local, const SpatialGrid& grid, int cell,
                               const AxisExtents& extents);
