@@ -24,7 +24,7 @@ constexpr int kNotFound = 127;
 // The words of the command line after `--`: a program and its arguments.
 using ProgramWords = std::vector<std::string>;
 
-// A subcommand. If the user chose it, app->parsed() is true and main calls run(). This returns the
+// A subcommand. If the user chose it, app->parsed() is true and main calls run(), which returns the
 // exit code, or an error that says why the command line is refused.
 struct Command {
   CLI::App* app;

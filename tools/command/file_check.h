@@ -13,8 +13,9 @@ namespace ucudnn::command {
 // Returns the nearest existing folder above `path`.
 std::string NearestFolder(const std::string& path);
 
-// Fails unless a file can be written at `path`, after missing folders above it are made. Also fails
-// if something other than a regular file exists there: a device or a pipe would be replaced.
+// Fails unless a file can be written at `path`. Missing folders are no failure if they can be made.
+// Fails if something other than a regular file exists at `path`: a device or a pipe would be
+// replaced.
 Status CheckWritable(const std::string& path);
 
 // Fails, with the reason, if the existing file at `path` cannot be used as a measurement store.

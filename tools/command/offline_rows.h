@@ -42,8 +42,8 @@ Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& d
                                     const std::string& device_from = "--device");
 
 // Returns whether a call through `api` may use the row. Engines that belong to neither API count as
-// legacy engines; only imported rows have them. If true, sets row.engine to the engine that plans
-// name, which has no math type.
+// legacy engines; only imported rows have them. If true, removes the math type of a legacy engine
+// from row.engine, because plans name engines without it.
 bool ServesApi(const ConvolutionProblem& problem, Api api, MicroConfiguration& row);
 
 // The rows of one API's engines as a read-only store. For each kernel, the store has the rows of

@@ -1,6 +1,6 @@
 // Counts, element by element, what moves between layers, and the partial sums that move within a
-// layer. Follows from three definitions: which output elements a worker computes, which input
-// elements an output element reads, and which worker holds an element. Pure functions.
+// layer. Uses only three definitions: which output elements a worker computes, which input elements
+// an output element reads, and which worker holds an element. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -26,9 +26,9 @@ constexpr int kGraphs = 2'500;
 const char* const kFamilies[] = {"residual", "concat", "several inputs", "disconnected",
                                  "irreducible"};
 
-// Draws small problems. Next() takes the family of the graph. Layers have up to 3 configurations,
-// and sometimes two edges join the same layers. Costs are whole numbers, so that sums are exact and
-// ties occur.
+// Draws small problems. Next(family) returns a problem whose graph is of that family. Layers have
+// up to 3 configurations, and sometimes two edges join the same layers. Costs are whole numbers, so
+// that sums are exact and ties occur.
 class RandomProblems {
  public:
   explicit RandomProblems(unsigned seed) : random_(seed) {}

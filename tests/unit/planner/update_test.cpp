@@ -56,8 +56,8 @@ TEST(Update, ImagesAndRowsReplicateAndChannelsDivide) {
     EXPECT_EQ(UpdateBytes(model, {2, 1, 2, 2}, kBytes), UpdateBytes(model, {8}, kBytes));
     EXPECT_EQ(UpdateBytes(model, {4, 4}, kBytes), UpdateBytes(model, {4}, kBytes));
   }
-  // The four parts of the channels are updated at the same time by rings, which use different
-  // ports, but one after the other by the paper's server.
+  // Rings update the four parts of the channels at the same time, because they use different
+  // ports. The paper's server updates one part after the other.
   EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kRing, {4, 4}),
                    2.0 * 3 / 4 * (kBytes / 4.0) / kFlatRate + 6 * kFlatLatency);
   EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kParameterServer, {4, 4}),

@@ -90,8 +90,8 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   if (spec.IsGiven("--levels")) choices.levels = {network.levels};
   if (spec.IsGiven("--coarse")) choices.coarse = {network.coarse};
   if (spec.IsGiven("--relaxation")) choices.c_sweeps = {network.forward.c_sweeps};
-  // The default of `common` is for GPUs: a core runs blocks one after the other and launches
-  // nothing.
+  // The default of `common` is for GPUs. If `is_measured`, times are of one CPU core, which runs
+  // blocks one after the other and launches nothing.
   if (is_measured) choices.common = {};
   choices.common.storage = network.storage;
   const multigrid::DeviceSetting& device = spec.device;

@@ -60,8 +60,8 @@ struct EpochRow {
   const ReportedEpoch& epoch;
 };
 
-// Returns a name for each row, made of the attributes in which not all rows are equal. If there is
-// no such attribute, the name is the first one. REQUIRES: all rows have equally many attributes.
+// Returns a name for each row, made of the attributes in which not all rows are equal. If the name
+// would be empty, it is the row's first attribute. REQUIRES: all rows have equally many attributes.
 std::vector<std::string> NamesOf(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> names(rows.size());
   const size_t attributes = rows.empty() ? 0 : rows.front().size();

@@ -155,7 +155,8 @@ Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const Problem& probl
   network.time = problem.time;
   network.step = problem.step;
   if (!spec.IsGiven("--coarsening")) {
-    // Half the steps at most, so that the second level of the longest stage has two layers or more.
+    // The factor is at most half the steps of the longest stage, so that the second level of this
+    // stage has two layers or more.
     const multigrid::Stage* const longest = problem.chain.LongestStage();
     const int steps = longest != nullptr ? static_cast<int>(longest->steps.size()) : 0;
     network.coarsening = {std::clamp(steps / 2, 2, 8)};

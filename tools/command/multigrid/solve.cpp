@@ -99,7 +99,7 @@ Status CheckStateMemory(const Problem& problem, const multigrid::NetworkSettings
 Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const MultigridSettings& settings,
                                           multigrid::Passes passes, multigrid::Peers& all,
                                           multigrid::NetworkSettings& network) {
-  // Places once before anything is measured, to fail early if no placement is possible.
+  // This placement, before anything is measured, fails early if no placement is possible.
   UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
                           PlaceNetwork(problem.chain, network, settings.ranks->devices()));
   UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));

@@ -1,6 +1,6 @@
-// What the launcher gives the ranks of a job on this machine to connect: free ports and a secret
-// for each other, and the socket on which the launcher receives their notes. Used from main's
-// thread only.
+// What the ranks of a job on this machine need to connect: free ports and a secret, for connections
+// to each other, and the socket on which the launcher receives their notes. Used from main's thread
+// only.
 #pragma once
 
 #include <optional>

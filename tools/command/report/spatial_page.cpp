@@ -43,7 +43,7 @@ std::string CellText(const SpatialGrid& grid, int rank) {
   return text;
 }
 
-// Returns a text that names the ranks of the grid without a report; empty if all have one.
+// Returns a text that names the grid's ranks that have no report; empty if all ranks have one.
 std::string MissingText(const SplitJob& job) {
   std::set<int> there;
   for (const RankEntry& rank : job.ranks) there.insert(rank.rank);

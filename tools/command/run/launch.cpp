@@ -19,8 +19,8 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
   if (!launch.off && reach.dlsym_hook) preloads.push_back(installation.dlsym_hook);
   if (launch.host) {
     if (launch.off) preloads.push_back(installation.host_cudnn);
-    // LD_LIBRARY_PATH is not enough for these, because a program's DT_RPATH may lead to the real
-    // libraries.
+    // LD_LIBRARY_PATH alone would not load these stand-ins if a program's DT_RPATH leads to the
+    // real libraries.
     preloads.push_back(installation.host_cuda);
     preloads.push_back(installation.host_cudart);
   }

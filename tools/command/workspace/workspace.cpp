@@ -140,8 +140,8 @@ Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& opti
   return division;
 }
 
-// Divides the budget as a run would that sees each kernel on kernels.lanes. `all` has a bit for
-// each lane of any kernel. A kernel without lanes counts as a kernel on the lowest of them.
+// Divides the budget as a run would if the calls of each kernel were on the lanes kernels.lanes.
+// `all` has a bit for each lane of any kernel. A kernel without lanes counts as on the lowest lane.
 Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const Options& options,
                            planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;

@@ -35,7 +35,7 @@ constexpr CycleShape kCoarse = {16, 3};
 
 // A V100 has 14 TFLOP/s, 900 GB/s and 5120 units; 4 chains of operations keep a unit busy. PCI
 // Express joins the two devices of a node. A message to another node is copied to the host, sent by
-// 25 Gb/s Ethernet, and copied to the device. Each of the three has a latency of 10 us.
+// 25 Gb/s Ethernet, and copied to the device. Each of these three steps has a latency of 10 us.
 constexpr double kLaunchUs = 4;
 constexpr double kKernelUs = 3;
 constexpr double kBytesPerUs = 900e3;

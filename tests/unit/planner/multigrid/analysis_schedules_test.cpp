@@ -140,8 +140,8 @@ TEST(AnalysisSchedules, StatesThatAreNotKeptAreComputedAgain) {
   EXPECT_NEAR(Modelled(made, setting, 2).ms, 10.25, kTiny);
   const ModelledRun training = Modelled(made, setting, 2, Workload::kTraining);
   EXPECT_NEAR(training.ms, 30.5 + 1, kTiny);
-  // A device holds half of the 6 + 2 * 4 states, and in training as many adjoints. Its one stream
-  // also holds a state and an adjoint that were computed again.
+  // A device holds half of the 6 + 2 * 4 states, and in training as many adjoints. The device's
+  // only stream also holds a state and an adjoint that were computed again.
   EXPECT_EQ(Modelled(made, setting, 2).memory_bytes, 4 * 40 + 28);
   EXPECT_EQ(training.memory_bytes, 4 * (3 * 40 + 4 * 3) + 2 * 28 + 2 * 4);
 }

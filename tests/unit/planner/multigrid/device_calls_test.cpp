@@ -53,8 +53,8 @@ class DeviceCalls : public test::DeviceTest {
     work();
     return bench::Allocations() - before;
   }
-  // Returns the number of NullCalls in one cycle: the calls that a long solve has more than a short
-  // one, divided by its additional cycles.
+  // Returns the number of NullCalls in one cycle: the difference in calls between a long and a
+  // short solve, divided by the difference in cycles.
   long CallsOfACycle(StageSolver& solver) {
     constexpr int kFew = 3;
     constexpr int kMany = 7;
@@ -109,9 +109,9 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   }
 }
 
-// A coarse step with kInject has two calls: a convolution and a sum. With kSum, of 4 layers, it has
-// three: a convolution, a copy and a reduction. A cycle has 16 coarse steps in its coarse solve,
-// and 16 for the restriction, which kGrouped makes one.
+// A coarse step with kInject has two calls: a convolution and a sum. With kSum it has three calls
+// for all its 4 layers: a convolution, a copy and a reduction. A cycle has 16 coarse steps in its
+// coarse solve and 16 in the restriction. With kGrouped, the 16 of the restriction run as one.
 TEST_F(DeviceCalls, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   for (const auto& [way, restricted] :
        {std::pair(Way::kStreams, 16), std::pair(Way::kGrouped, 1)}) {

@@ -119,8 +119,8 @@ TEST_F(DeviceFailures, ALaneThatLackedMemoryHoldsNone) {
   EXPECT_NE(lane->workspace(), nullptr);
 }
 
-// A cycle that is recorded must not wait, but a cycle that runs without being recorded may. So the
-// second Run(), whose cycle waits, must not record, because the first one failed.
+// Waiting is permitted only in a cycle that is not recorded. The first Run() fails, so the second
+// Run() must not record its cycle, which waits.
 TEST_F(DeviceFailures, ACycleThatFailedIsRunBeforeItIsRecorded) {
   const DeviceTarget target = {&driver, &functions, context};
   const auto lanes = test::Must(DeviceLanes::Make(target, 1));

@@ -77,7 +77,7 @@ double BoundOfError(const DenseChain& dense, const Draw& draw, const Solution& s
 }
 
 // Returns the largest difference between a state and the result of `dense` for the previous state.
-// So it depends neither on the solver's code nor on the host's layers.
+// Uses neither the solver's code nor the host's layers.
 double DenseResidual(const DenseChain& dense, const std::vector<Vector>& states, int batch) {
   double largest = 0;
   for (int step = 0; step < dense.steps(); ++step) {

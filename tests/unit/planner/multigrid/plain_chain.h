@@ -49,8 +49,8 @@ struct WeightedChain {
 };
 
 // Draws weights from N(0, gain^2 2 / (window^2 channels)), biases from N(0, 0.01) and the first
-// state from N(0, 1). If `knots` is set, weights and biases are drawn for so many depths, and
-// interpolated between them. Otherwise they are drawn for each step ("iid").
+// state from N(0, 1). If `knots` is set, weights and biases are drawn for `knots` depths, and
+// interpolated between these. Otherwise they are drawn for each step ("iid").
 WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, double gain = 1,
                          std::optional<int> knots = std::nullopt, int batch = 1);
 

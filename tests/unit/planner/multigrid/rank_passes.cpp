@@ -9,7 +9,7 @@
 namespace ucudnn::multigrid {
 
 bool operator==(const PassResults& a, const PassResults& b) {
-  // Residuals that were not measured are NaN. Two of them count as equal.
+  // Residuals that were not measured are NaN. Two NaNs count as equal.
   const auto same = [](double x, double y) { return x == y || (x != x && y != y); };
   return a.output == b.output && a.gradient == b.gradient && a.outcomes == b.outcomes &&
          std::equal(a.residuals.begin(), a.residuals.end(), b.residuals.begin(), b.residuals.end(),

@@ -476,7 +476,8 @@ class RandomChain {
     }
     return nodes;
   }
-  // Adds a node that does not belong to the step between nodes of the step. Returns its name.
+  // Adds a node that reads data_ and belongs to no step, and returns its name. May be called while
+  // the nodes of a step are being added.
   std::string AppendBeside() {
     const NodeId last = net_.last();
     net_.ContinueFrom(data_);
