@@ -83,7 +83,7 @@ struct Kernel {
   size_t verified = 0;
   std::set<EngineId> engines;
   std::set<int> micro_batches;
-  MicroConfiguration fastest;  // for the largest micro-batch
+  MicroConfiguration fastest;  // the fastest engine at the largest micro-batch
 };
 
 void Add(const db::StoredMeasurement& row, std::vector<Kernel>& kernels) {
@@ -161,8 +161,8 @@ void PrintRows(const db::StoredRows& rows) {
   std::cout << RowsText(rows) << "\n";
 }
 
-// Keeps only the rows of `device`; keeps all rows if `device` is empty. Fails if `device` has no
-// rows; the error lists the devices that the stores have.
+// Keeps only the rows of `device`, or all rows if `device` is empty. If there are no rows of
+// `device`, fails with an error that lists the devices of the rows.
 Status KeepDevice(const std::string& device, std::vector<db::StoredRows*> all) {
   if (device.empty()) return Status::Ok();
   std::set<std::string> devices;
@@ -245,7 +245,7 @@ Result<int> Export(const CLI::App& app, const CacheOptions& options,
 
 Result<int> Merge(const CLI::App& app, const CacheOptions& options,
                   const std::vector<std::string>& paths) {
-  // All sources are read before the first one is merged, so that a mistyped name changes nothing.
+  // Reads all sources before it merges the first one, so that a mistyped name changes no store.
   std::vector<db::StoredRows> sources;
   for (const std::string& path : options.sources) {
     std::error_code error;
@@ -347,12 +347,12 @@ Result<int> Prune(const CLI::App& app, const CacheOptions& options,
 
 struct CacheCommand {
   const char* name;
-  const char* usage;  // words behind the name
+  const char* usage;  // the words that follow `name`
   const char* help;
   const char* device_help;  // null: the subcommand has no --device
   Result<int> (*run)(const CLI::App&, const CacheOptions&, const std::vector<std::string>& paths);
   bool makes_store = false;
-  bool reads_unsound = false;  // also reads files that are no stores
+  bool reads_unsound = false;  // whether the subcommand accepts files that are no stores
 };
 
 constexpr CacheCommand kCommands[] = {
@@ -394,8 +394,8 @@ Result<int> RunCache(const CLI::App& app, const CacheOptions& options) {
   }
   for (const std::string& path : paths) {
     if (command.makes_store || command.reads_unsound) break;
-    // A run would use a sibling file in place of a file that is no store. This command must judge
-    // the named file itself.
+    // If the named file is no store, a run would silently use another file beside it. This command
+    // refuses instead.
     if (Status store = CheckIsStore(path); !store.ok()) return Fail(chosen, store.message());
   }
   return command.run(chosen, options, paths);

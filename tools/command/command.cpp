@@ -28,7 +28,7 @@ class HelpText : public CLI::Formatter {
   std::string usage_;
 };
 
-// Returns a text about a run's default for the variable; null if there is nothing to say.
+// Returns a text about the default of `variable` in a run. Returns null if there is nothing to say.
 const char* DefaultOf(const std::string& variable) {
   static constexpr std::pair<std::string_view, const char*> kDefaults[] = {
       {"UCUDNN_BATCH_SIZE_POLICY", "auto"},
@@ -50,7 +50,7 @@ const char* DefaultOf(const std::string& variable) {
   return nullptr;
 }
 
-// Breaks `text` into lines that fit the column beside the options' names.
+// Breaks `text` into lines that fit the help's column of descriptions.
 std::string InLines(const std::string& text) {
   constexpr size_t kLongest = 110;
   std::string lines;

@@ -23,8 +23,8 @@ std::vector<std::string> StoresOf(const VariableOptions& variables) {
   return parsed.ok() ? options.stores : std::vector<std::string>();
 }
 
-// Identifies the file, and reads every page of it. The error names the file, and may be transient,
-// such as a lock.
+// Identifies the file, and reads every page of it. The error names the file. Its cause may be
+// transient, such as a lock.
 Result<db::Identity> IdentityOf(const std::string& path) {
   db::Connection connection;
   UCUDNN_RETURN_IF_ERROR(connection.Open(path, db::Connection::Access::kRead));
@@ -102,8 +102,8 @@ Status CheckFilesOfRun(const VariableOptions& variables) {
   if (stores.empty()) return Status::Ok();
   struct stat info;
   const bool is_file = stat(stores[0].c_str(), &info) == 0 && S_ISREG(info.st_mode);
-  // An existing file is not checked with CheckWritable: a run ignores the file if it is not a
-  // store, and reads it even if it is a read-only store.
+  // A run accepts any existing file: it ignores a file that is no store, and only reads a store
+  // that it must not write. So CheckWritable is only for a file that does not exist yet.
   const Status first = is_file ? Status::Ok() : CheckWritable(stores[0]);
   return first.ok() ? first : refuse("UCUDNN_DATABASE", first.message());
 }

@@ -13,23 +13,24 @@ namespace ucudnn::command {
 // Returns the nearest existing folder above `path`.
 std::string NearestFolder(const std::string& path);
 
-// Fails unless a file can be written at `path`, with the missing folders above it. Something that
-// exists there must be a file, because a device or a pipe would be replaced.
+// Fails unless a file can be written at `path`. Missing folders are no failure if they can be made.
+// Fails if something other than a regular file exists at `path`: a device or a pipe would be
+// replaced.
 Status CheckWritable(const std::string& path);
 
-// Fails, with the reason, if an existing file cannot serve as a measurement store.
+// Fails, with the reason, if the existing file at `path` cannot be used as a measurement store.
 Status CheckContents(const std::string& path);
 
-// Runs CheckContents for a path that may be mistyped. The error is one line with everything that is
-// wrong with the path.
+// Fails unless `path` is a regular file that CheckContents accepts. The error is one line that
+// names the path.
 Status CheckIsStore(const std::string& path);
 
-// Fails unless a run can use the files of --report, --workspace-plan and --db. A run writes reports
-// and measurements, and reads a plan.
+// Fails unless a run can write the file of --report, read that of --workspace-plan, and create the
+// first store of --db if it does not exist.
 Status CheckFilesOfRun(const VariableOptions& variables);
 
-// Returns a line for each missing store after the first one. Runs only read these stores, and so do
-// not create them.
+// Returns a line for each store of --db, except the first, that does not exist. A run creates only
+// the first store.
 std::vector<std::string> MissingStores(const VariableOptions& variables);
 
 }  // namespace ucudnn::command

@@ -1,5 +1,5 @@
-// The places of this ucudnn's libraries, relative to the command itself, in the build tree and in
-// the install tree.
+// The paths of this installation's libraries. Their place relative to the command is the same in
+// the build tree and in the install tree.
 #pragma once
 
 #include <string>
@@ -19,18 +19,19 @@ struct Installation {
   std::string host_cudnn;
 };
 
-// Returns absolute paths, derived from the path of this program's file. The files may not exist.
+// Returns absolute paths, derived from the path of the running command. The files may not exist.
 Installation FindInstallation();
 
 // Returns a text that says that a file of the installation is missing.
 std::string WhyMissing(const Installation& installation, const std::string& path);
 
-// Fails unless all CPU stand-ins exist, because the loader would take NVIDIA's library in place of
-// a missing one.
+// Fails unless all CPU stand-ins exist. In place of a missing one, the loader would load NVIDIA's
+// library.
 Status CheckStandIns(const Installation& installation);
 
-// Makes this process use the CPU stand-ins for the driver and cuDNN. Must be called before any code
-// opens these, because only a library that is already open serves later requests for its soname.
+// Makes this process use the CPU stand-ins for the driver, cuDNN and NCCL, by opening them. A
+// later request for the same soname then gets the stand-in. Must be called before any code opens
+// the real libraries.
 Status UseStandIns();
 
 bool FileExists(const std::string& path);

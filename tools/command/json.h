@@ -8,16 +8,17 @@
 
 namespace ucudnn::command {
 
-// Returns the layer columns; numbers are JSON numbers.
+// Returns the columns of a layer file (ToColumns) as members; numbers are JSON numbers.
 Json ProblemJson(const ConvolutionProblem& problem);
 
-// Returns an engine that runs the whole mini-batch: engine, workspace_bytes and time_ms.
+// Returns the members engine, workspace_bytes and time_ms. `micro` runs the whole mini-batch.
 Json EngineJson(const MicroConfiguration& micro);
 
-// Returns a division: time_ms, workspace_bytes and plan.
+// Returns the members time_ms, workspace_bytes and plan.
 Json DivisionJson(const Division& division);
 
-// Returns the runs of equal micro-batches, or of the kinds of tiles, as files have them (PlanRuns).
+// Returns the list of the division's runs in the format of ucudnn's files (PlanRuns). A run is a
+// number of equal micro-batches, or the tiles of one kind.
 Json PlanJson(Division division);
 
 }  // namespace ucudnn::command

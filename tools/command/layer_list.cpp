@@ -22,7 +22,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the problem at another mini-batch; fails if the problem cannot have it.
+// Returns the problem with a mini-batch of `batch` images; fails if that is no valid problem.
 Result<ConvolutionProblem> AtBatch(ConvolutionProblem problem, int batch) {
   problem.n = batch;
   std::map<std::string, std::string> fields;
@@ -40,7 +40,8 @@ size_t AxesOf(const planner::Graph& graph) {
   return input != nullptr ? static_cast<size_t>(input->spatial_rank) : 2;
 }
 
-// Applies --size, which has an extent for each spatial axis, or one for all of them.
+// Sets the extents of the network's images to those of --size (`text`): an extent for each spatial
+// axis, or one for all of them. Does nothing if `text` is empty.
 Status ChangeSize(const std::string& text, planner::Graph& graph) {
   if (text.empty()) return Status::Ok();
   const size_t axes = AxesOf(graph);
@@ -59,7 +60,7 @@ Status ChangeSize(const std::string& text, planner::Graph& graph) {
   return changed.ok() ? changed : Status::Error("--size: " + changed.message());
 }
 
-// Returns height and width from --size, for files that leave the size of their images open. Returns
+// Returns height and width from --size, for files that do not give the size of the images. Returns
 // zeros if --size is not given.
 std::array<int32_t, 2> OpenSize(const std::string& text) {
   const auto extents = WholeNumbers(text, 'x', 1);
@@ -98,7 +99,7 @@ Result<std::vector<Layer>> FromNetwork(const LayerSource& source,
   return layers;
 }
 
-// Returns each kernel of a report once, at its own mini-batch or at the requested one.
+// Returns each kernel of a report once, with the mini-batch of the report or of --batch.
 Result<std::vector<Layer>> FromTrace(const LayerSource& source,
                                      const std::vector<Operation>& operations) {
   const Result<RunReport> report = ReadReport(source.trace);
@@ -134,7 +135,7 @@ Result<std::vector<Layer>> FromTrace(const LayerSource& source,
   return layers;
 }
 
-// Returns the names of the networks in lines that fit the column of descriptions.
+// Returns the names of the built-in networks, in lines that fit the help's column of descriptions.
 std::string Networks() {
   constexpr size_t kColumns = 60;
   std::string lines, line;

@@ -1,5 +1,5 @@
-// The convolutions on which a command works, from a layer file, a network or a report. Used from
-// main's thread only.
+// Options that select the convolutions of a command: from a layer file, a network or a report. Used
+// from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,7 +18,8 @@ struct ImportWords {
   bool pass_through = false;
   std::string input;
 
-  // Adds --pass-through, and --input for the images of a Caffe file's data layers.
+  // Adds --pass-through, with the text `help`, and --input, for images whose channels and extents a
+  // file does not give.
   void AddTo(CLI::App& app, const char* help =
                                 "operators of a file that are not known pass their "
                                 "input through");
@@ -28,7 +29,7 @@ struct ImportWords {
 // Adds a required word or option for a network.
 void AddNetwork(CLI::App& app, const char* name, std::string& net, const char* value = "");
 
-// The words of the command line. CLI11 fills the members.
+// The values of the options, which CLI11 stores in the members.
 struct LayerSource {
   std::string layers;
   std::string net;
@@ -49,13 +50,13 @@ Result<int> ParseBatch(const std::string& text);
 // Adds --size, for a network's images.
 void AddSize(CLI::App& app, std::string& size);
 
-// Returns the network of --net. If `size` is not empty, its images have that size: an extent for
-// each spatial axis, or one for all of them. The error names the option.
+// Returns the network of --net. If `size` (--size) is not empty, the images have that size: an
+// extent for each spatial axis, or one for all of them. The error names the option.
 Result<planner::Graph> LoadNetworkOfSize(const std::string& net, planner::ImportOptions reading,
                                          const std::string& size);
 
-// Lists each layer once per operation. Errors mean bad usage, and name the option or the place in
-// the file.
+// Lists each layer once for each operation. An error means bad usage, and names the option or the
+// place in the file.
 Result<std::vector<Layer>> ListLayers(const LayerSource& source);
 
 }  // namespace ucudnn::command

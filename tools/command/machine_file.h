@@ -1,4 +1,4 @@
-// --machine: a machine by its name or from a file. Used from main's thread only.
+// The value of --machine: the name of a machine, or a file. Used from main's thread only.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace ucudnn::command {
 
-// Loads a built-in machine by its name (NAME:N for N nodes); another word is taken as a file. The
-// error names --machine.
+// Returns the built-in machine `machine` (NAME, or NAME:N for N nodes). If there is no machine of
+// that name, `machine` is the path of a file. The error names --machine.
 Result<planner::Machine> LoadMachine(const std::string& machine);
 
 }  // namespace ucudnn::command

@@ -27,8 +27,8 @@ class MainHelp : public CLI::Formatter {
   std::string make_usage(const CLI::App*, std::string) const override { return kUsage; }
 };
 
-// Returns the exit code: `code`, or a failure if the output is incomplete, for example on a full
-// disk.
+// Flushes stdout and returns `code`. If stdout could not be written, for example because the disk
+// is full, prints a message and returns a failure.
 int Finish(const CLI::App& app, int code) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
@@ -39,14 +39,14 @@ int Finish(const CLI::App& app, int code) {
 }
 
 int Main(int argc, char** argv) {
-  // The words behind "--" belong to the program and are not parsed here.
+  // The words after "--" are a program and its arguments, which are not parsed here.
   const std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
   const auto separator = std::find(all.begin(), all.end(), "--");
   std::vector<std::string> ours(all.begin(), separator);
   const ProgramWords program(separator == all.end() ? separator : separator + 1, all.end());
   // If nothing reads the output any more, this process ends silently, as `ls` does, even if its
-  // parent ignores SIGPIPE. If a program is started, the setting stays, because the program must
-  // inherit it.
+  // parent ignores SIGPIPE. If there is a program to start, the parent's setting stays, because the
+  // program must inherit that setting.
   if (program.empty()) std::signal(SIGPIPE, SIG_DFL);
 
   CLI::App app("Micro-batched cuDNN convolutions for unmodified programs.", "ucudnn");
@@ -58,7 +58,7 @@ int Main(int argc, char** argv) {
       AddRun(app),       AddBench(app), AddNet(app),       AddPlan(app),   AddSpatial(app),
       AddMultigrid(app), AddCache(app), AddWorkspace(app), AddReport(app), AddDoctor(app)};
 
-  std::reverse(ours.begin(), ours.end());  // CLI11 takes words from the end
+  std::reverse(ours.begin(), ours.end());  // app.parse() expects the words in reverse order
   try {
     app.parse(ours);
   } catch (const CLI::Success& success) {

@@ -1,5 +1,5 @@
-// Numbers and lists: reads them from words of a command line, and formats them for tables and
-// sentences. Pure functions.
+// Functions that read numbers and lists from words of a command line, and format them for tables
+// and sentences. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace ucudnn::command {
 
-// Reads all of `text` as a decimal number from `least` to `most`, by default any finite number.
-// Returns none if the text is no such number.
+// Returns the number that `text` is, in decimal. Returns nothing if `text` is no number, or not one
+// from `least` to `most` (by default any finite number).
 template <class Number>
 std::optional<Number> ParseNumber(std::string_view text,
                                   Number least = std::numeric_limits<Number>::lowest(),
@@ -24,11 +24,12 @@ std::optional<Number> ParseNumber(std::string_view text,
   const bool is_all = ReadNumber(text, number);
   return is_all && number >= least && number <= most ? std::optional(number) : std::nullopt;
 }
-// Reads whole numbers that `separator` separates; none if a part of `text` is no such number.
+// Reads whole numbers from `least` to `most`, with `separator` between them. Returns nothing if a
+// part of `text` is no such number.
 std::optional<std::vector<int>> WholeNumbers(std::string_view text, char separator, int least,
                                              int most = std::numeric_limits<int>::max());
-// Reads the value of `option`, a whole number from `least` to `most`. The error names the option
-// and, in words, what was `expected`; by default, a number in this range.
+// Reads `text`, the value of `option`, as a whole number from `least` to `most`. The error names
+// the option and ends with `expected`, by default "expected a whole number from LEAST to MOST".
 Result<int> ParseWhole(const std::string& option, const std::string& text, int least, int most,
                        const std::string& expected = "");
 
@@ -39,7 +40,7 @@ std::string Grouped(int64_t number);
 // Formats as "1 cycle", "2 cycles" or "2 micro-batches".
 std::string Counted(int64_t number, const std::string& noun);
 
-// Formats as "4x24x24", with the separator "x".
+// Formats numbers with `separator` between them, such as "4x24x24".
 template <typename Number>
 std::string Joined(const std::vector<Number>& numbers, const char* separator) {
   std::string text;
@@ -50,7 +51,7 @@ std::string Joined(const std::vector<Number>& numbers, const char* separator) {
 }
 // Formats as "a, b and c".
 std::string Listed(const std::vector<std::string>& texts);
-// Formats as "a, b, c and 4 more".
+// Formats at most three texts and the number of further ones, as "a, b, c and 4 more".
 std::string FirstOf(const std::vector<std::string>& texts);
 
 // Formats a result of cudnnGetVersion, as "9.19.0".

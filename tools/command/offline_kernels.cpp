@@ -20,7 +20,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the rows that a call through this API may use, as `options` permit.
+// Returns the rows that a call through `api` may use and that `options` permit.
 std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Api api,
                                            const Options& options,
                                            const std::vector<MicroConfiguration>& rows) {
@@ -45,11 +45,11 @@ std::vector<MicroConfiguration> UsableRows(const ConvolutionProblem& problem, Ap
   return usable;
 }
 
-// Returns the rows of the whole mini-batch that no other row beats in both time and workspace.
+// Returns the rows for the whole mini-batch that no other such row beats in both time and
+// workspace, with ascending workspace.
 std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usable, int n) {
   std::erase_if(usable, [&](const MicroConfiguration& row) { return !row.IsWhole(n); });
-  // Comparing the engine, too, makes the result independent of the order in which a store lists
-  // equal rows.
+  // Of rows with equal workspace and time, the first engine wins, whatever the store's order is.
   std::sort(usable.begin(), usable.end(), [](const auto& a, const auto& b) {
     return std::tie(a.workspace_bytes, a.time_ms, a.engine) <
            std::tie(b.workspace_bytes, b.time_ms, b.engine);
@@ -61,8 +61,8 @@ std::vector<MicroConfiguration> UndividedOf(std::vector<MicroConfiguration> usab
   return front;
 }
 
-// Returns divisions into tiles by engines of the API, for each grid whose kinds of tiles were all
-// measured.
+// Returns divisions into tiles that run with engines of `api`. Considers each grid for which all
+// kinds of tiles were measured.
 std::vector<Division> TiledDivisions(const ConvolutionProblem& problem, Api api,
                                      const Options& options, const Measurements& measurements) {
   std::vector<Division> divisions;
@@ -93,8 +93,8 @@ std::vector<Division> TiledDivisions(const ConvolutionProblem& problem, Api api,
   return divisions;
 }
 
-// Plans with the first alignment, and the first API, for which there are measurements. If there are
-// none, the kernel's desirable set is empty.
+// Tries each alignment with each API, and returns the first kernel whose desirable set is not
+// empty. If all are empty, returns a kernel with an empty desirable set.
 OfflineKernel PlanOffline(const Layer& layer, const Options& options,
                           const Measurements& measurements, std::initializer_list<int> alignments,
                           std::initializer_list<Api> apis) {

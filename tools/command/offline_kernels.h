@@ -1,5 +1,5 @@
-// Planning without a device, from the measurement stores' rows of a network's kernels. Only reads
-// store files. Thread-compatible.
+// Plans a network's kernels without a device, from the rows of measurement stores. Only reads store
+// files. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ namespace ucudnn::command {
 struct OfflineKernel {
   Layer layer;  // with the alignment of its measurements
   const char* api = "legacy";
-  // The desirable set without a workspace limit. It is not empty, and has ascending workspace and
-  // descending time.
+  // The desirable set without a workspace limit, with ascending workspace and descending time. It
+  // is not empty in results of ReadOfflineKernels.
   std::vector<Division> desirable_set;
   // Single engines for the whole mini-batch, with ascending workspace and descending time.
   std::vector<MicroConfiguration> undivided;
@@ -28,15 +28,15 @@ struct OfflineKernel {
 struct OfflineKernels {
   planning::Platform platform;
   std::vector<OfflineKernel> kernels;  // in the order of the layers
-  size_t differing_rows = 0;           // number of rows that differ from an earlier store's rows
+  size_t differing_rows = 0;           // OfflineRows::differing
 };
 
 // Returns the layers' desirable sets from the stores of `options`. Considers the micro-batch sizes
 // of the policy (auto: all measured sizes), and only deterministic engines if the options require
 // them. The sets are for `device` (empty: the only one) on the newest platform that has rows of all
-// layers. Rows with the alignment of a run's calls take precedence over rows without alignment, and
-// rows of legacy engines over rows of graph engines. Errors mean bad usage, or name the kernels
-// without measurements.
+// layers. For each layer, rows with the alignment of a program's legacy calls take precedence over
+// rows with the layer's alignment, and then legacy engines over graph engines. An error means bad
+// usage, or names the kernels without measurements.
 Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, const Options& options,
                                           const std::string& device);
 
@@ -45,9 +45,9 @@ struct ApiKernel {
   Api api = Api::kLegacy;  // the API through which it is called
 };
 
-// Returns the desirable set of each kernel on `device`, from engines of the kernel's own API. Uses
-// the newest platform that has this cuDNN (0: any) and rows that make up the kernel's mini-batch. A
-// set is empty if there is no such platform.
+// Returns the desirable set of each kernel on `device`, from engines of the kernel's `api`. For
+// each kernel, uses the newest platform with cuDNN version `cudnn` (0: any) whose rows make up the
+// kernel's mini-batch. The set is empty if there is no such platform.
 Result<std::vector<std::vector<Division>>> ReadDesirableSets(const std::vector<ApiKernel>& kernels,
                                                              const Options& options,
                                                              const std::string& device, int cudnn);

@@ -20,7 +20,7 @@ Result<Rows> ReadStores(const Options& options, Rows& differing) {
   if (paths.empty()) return Status::Error("there is no store; name one with --db PATH");
   const std::string first = paths.front();
   std::erase_if(paths, [](const std::string& path) { return !std::filesystem::exists(path); });
-  // If several files are named, a file that is no store causes only a warning.
+  // If there are several files, a file that is no store causes only a warning.
   if (paths.size() < 2) UCUDNN_RETURN_IF_ERROR(CheckIsStore(paths.empty() ? first : paths[0]));
   return db::SqliteStore(paths).List(&differing);
 }

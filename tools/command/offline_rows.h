@@ -1,5 +1,5 @@
-// The rows of measurement stores in memory, by platform and kernel, for planning without a device.
-// Only reads store files. Thread-compatible.
+// The rows of measurement stores, read into memory and sorted by platform and kernel, for planning
+// without a device. Only reads store files. Thread-compatible.
 #pragma once
 
 #include <functional>
@@ -31,22 +31,23 @@ using Platforms = std::map<Versions, Measurements, std::greater<>>;  // the newe
 
 struct OfflineRows {
   std::string device;
-  size_t differing = 0;  // number of rows that differ from an earlier store's rows
+  size_t differing = 0;  // number of rows that an earlier store has, too, with another result
   Platforms platforms;
 };
 
-// Returns the rows of `device` (empty: the only one) in the stores of `options`. An error names the
-// missing store, or the devices that exist. If `device` has no rows, the error also names
-// `device_from`, the option that named the device.
+// Returns the rows of `device` (empty: the only one) in the stores of `options`. If there are no
+// rows of `device`, the error names the devices that have rows, and `device_from`, which says where
+// the name `device` comes from.
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 
-// Returns whether a call through `api` may use the row. Engines of neither API, which only imported
-// rows have, count as legacy engines. Sets row.engine to the name that plans use.
+// Returns whether a call through `api` may use the row. Engines that belong to neither API count as
+// legacy engines; only imported rows have them. If true, removes the math type of a legacy engine
+// from row.engine, because plans name engines without it.
 bool ServesApi(const ConvolutionProblem& problem, Api api, MicroConfiguration& row);
 
-// The rows of one API's engines as a read-only store. Each kernel has the rows of the newest
-// platform that has rows of it.
+// The rows of one API's engines as a read-only store. For each kernel, the store has the rows of
+// the newest platform that has any for this kernel.
 class ApiRows : public planning::MeasurementStore {
  public:
   // `rows` must outlive the object.

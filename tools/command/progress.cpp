@@ -30,7 +30,7 @@ void Progress::UseDevices(size_t devices) {
 
 void Progress::Begin(const Layer& layer) {
   MutexLock lock(mutex_);
-  at_ = std::min(at_ + 1, layers_);  // a layer that failed on one device begins again on another
+  at_ = std::min(at_ + 1, layers_);  // a layer that fails on one device begins twice
   if (!rewrites_) return;
   std::string text = "measuring " + std::to_string(at_) + "/" + std::to_string(layers_);
   if (devices_ > 1) text += " on " + std::to_string(devices_) + " devices";
@@ -58,7 +58,8 @@ std::string Progress::TimeLeft() const {
 
 namespace {
 
-// Ignores warnings about variables, which other code prints.
+// Returns whether stderr is a terminal that can rewrite a line. Drops the warnings about variables,
+// which other code prints.
 bool RewritesLinesHere() {
   std::vector<std::string> warnings;
   return OptionsOfEnvironment(warnings, Use::kPlanning).rewrites_lines;

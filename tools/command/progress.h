@@ -1,6 +1,5 @@
-// The progress that a user sees while layers are measured: on a terminal, the current layer and the
-// time that the remaining layers will take; everywhere, warnings on lines of their own.
-// Thread-safe.
+// Shows progress on stderr. Class Progress is for measuring layers: it prints warnings and, on a
+// terminal, rewrites a line with the current layer and the time left. Progress is thread-safe.
 #pragma once
 
 #include <chrono>
@@ -30,12 +29,12 @@ class Stopwatch {
 
 class Progress {
  public:
-  // warn() prints a line on stderr. `rewrites` says that stderr is a terminal that can rewrite a
-  // line.
+  // Warn() calls `warn`, which prints a line on stderr. If `rewrites`, stderr is a terminal that
+  // can rewrite a line.
   Progress(const std::vector<Layer>& layers, bool rewrites,
            std::function<void(const std::string&)> warn);
 
-  // Sets the number of devices that measure at the same time, which is one at first.
+  // Sets the number of devices that measure at the same time. Before this call it is one.
   void UseDevices(size_t devices);
   void Begin(const Layer& layer);
   void Done(const Layer& layer);
@@ -57,8 +56,8 @@ class Progress {
   size_t at_ UCUDNN_GUARDED_BY(mutex_) = 0;
 };
 
-// The progress that a user sees on a terminal while `ucudnn multigrid` computes: the cycle or the
-// epoch, and the share that is done. Used from one thread.
+// Shows the progress of `ucudnn multigrid`, if stderr is a terminal: a text about the cycle or the
+// epoch, and the time so far or the time left. Used from one thread.
 class MultigridProgress {
  public:
   MultigridProgress();

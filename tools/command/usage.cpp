@@ -9,7 +9,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Words that earlier versions took, and what there is instead.
+// Words that earlier versions accepted, and what replaces them.
 constexpr struct {
   const char* command;
   const char* words;  // an option, or an option and its value
@@ -24,7 +24,8 @@ constexpr struct {
     {"ucudnn multigrid", "--coarse mid", "expected inject or sum"},
     {"ucudnn multigrid", "--coarse sum2", "expected inject or sum"}};
 
-// If `app` had `words` in an earlier version, returns a text that says so; otherwise an empty text.
+// If an earlier version of `app` accepted `words`, returns a text that says so. Otherwise returns
+// an empty text.
 std::string RemovedText(const CLI::App& app, const std::string& words) {
   for (const auto& removed : kRemoved) {
     if (words != removed.words || FullName(app) != removed.command) continue;
@@ -33,7 +34,7 @@ std::string RemovedText(const CLI::App& app, const std::string& words) {
   return "";
 }
 
-// Formats as "ucudnn report FILE.json [-o report.html]".
+// Returns the usage without the word "Usage:", such as "ucudnn report FILE.json [-o report.html]".
 std::string UsageOf(const CLI::App& app) {
   const auto& formatter = dynamic_cast<const CLI::Formatter&>(*app.get_formatter());
   const std::string text = formatter.make_usage(&app, "");
@@ -66,7 +67,8 @@ std::string UnknownOption(const CLI::App& app, const std::string& word) {
                           : "did you mean --" + nearest + "?");
 }
 
-// Returns a text about a word that may belong to a command, but is written before the command.
+// Returns a text about a word before the name of a subcommand. It may be an option that belongs
+// after the name.
 std::string EarlyWord(const CLI::App& app, const CLI::App& chosen, const std::string& word) {
   const auto belongs = [&](const CLI::App& command) {
     return NameIn(word) + " is an option of `" + FullName(command) +
@@ -101,8 +103,8 @@ std::string UnexpectedWord(const CLI::App& ucudnn) {
   return "a word is not expected; usage: " + UsageOf(chosen);
 }
 
-// Returns a text about an option that has a missing or a superfluous value. CLI11's message begins
-// with the option's name.
+// Returns a text about an option that lacks a value, or has one but takes none. `message` is
+// CLI11's message, which begins with the option's name.
 std::string WrongCount(const CLI::App& app, const std::string& message) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();

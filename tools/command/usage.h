@@ -1,5 +1,4 @@
-// Explains a command line that cannot be accepted: what is wrong, and what would be right. Used
-// from main's thread only.
+// Explains why a command line is refused, and what would be right. Used from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,12 +8,12 @@
 
 namespace ucudnn::command {
 
-// Returns the command that the words chose, or `ucudnn` itself.
+// Returns the innermost subcommand on the command line, or `ucudnn` itself if there is none.
 const CLI::App& ChosenCommand(const CLI::App& ucudnn);
 
-// Fails if an option is given twice, if the value of an option is another option, or if a value is
-// empty, which would mean the same as no value. Must be called after parsing `app`, even if that
-// failed.
+// Fails if an option is given more often than it may be, or if its value is another option, is
+// empty, or was accepted only by an earlier version. Must be called after parsing `app`, even if
+// parsing failed.
 Status CheckWords(const CLI::App& app);
 
 // Returns a text that says why parsing `ucudnn` failed.

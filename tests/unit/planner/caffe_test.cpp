@@ -168,8 +168,8 @@ TEST(Caffe, ImagesOfDataLayersCanBeGiven) {
             "net.prototxt: it has no data layer whose images could be given");
 }
 
-// Returns a listing of the nodes other than inputs, followed by the number of trained parameters.
-// If the import fails, returns its error without "net.prototxt: ".
+// Imports `layers`. Returns the lines of Listing() without inputs, and then the number of trained
+// parameters. If the import fails, returns its error without "net.prototxt: ".
 std::string WhatIsReadOf(const std::string& layers) {
   const Result<Graph> graph = Import(layers);
   if (!graph.ok()) return graph.message().substr(std::string("net.prototxt: ").size());
@@ -182,7 +182,7 @@ std::string WhatIsReadOf(const std::string& layers) {
 
 struct Reading {
   std::string layers;
-  std::string expected;  // what WhatIsReadOf must return, or "..." and then what it must contain
+  std::string expected;  // result of WhatIsReadOf; after "...", only a part of the result
 };
 
 void ExpectReadings(const std::vector<Reading>& readings) {

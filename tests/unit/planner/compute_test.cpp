@@ -22,13 +22,13 @@ Device Limited(double tflops, double memory_gb_per_s) {
 TEST(Roofline, ArithmeticDecidesWhereMemoryIsFast) {
   const LayerGraph alexnet = Network("alexnet", 512);
   const Roofline roofline(Limited(2, 1e6));
-  // relu6 and drop6 read and write 512 x 4096 floats, forward and backward.
+  // fc6 includes relu6 and drop6, which read and write 512 x 4096 floats, forward and backward.
   const double followers_ms = 2 * 2 * 2 * 512.0 * 4096 * 4 / 1e12;
   EXPECT_NEAR(roofline.Compute(LayerOf(alexnet, "fc6"), {}).ms,
               3 * 2.0 * 512 * 9216 * 4096 / 2e9 + followers_ms, 1e-9);
   EXPECT_NEAR(roofline.Compute(LayerOf(alexnet, "fc6"), {4, 4}).ms,
               (3 * 2.0 * 512 * 9216 * 4096 / 2e9 + followers_ms) / 16, 1e-9);
-  // conv1 computes no gradient of the data, hence 2 passes in place of 3. relu1 follows conv1.
+  // conv1 has 2 passes, not 3, because it computes no gradient of the data. It includes relu1.
   EXPECT_NEAR(
       roofline.Compute(LayerOf(alexnet, "conv1"), {}).ms,
       2 * 2.0 * 512 * 64 * 55 * 55 * 3 * 121 / 2e9 + 2 * 2 * 512.0 * 64 * 55 * 55 * 4 / 1e12, 1e-6);
@@ -77,9 +77,9 @@ TEST(ComputeTable, FaultsAreNamed) {
   EXPECT_EQ(fault(",1,2\n"), "t.csv:2: expected a layer and its time_ms");
 }
 
-// A store that has measurements of two engines for every problem. "fast" takes a fixed time and a
-// time proportional to the size, and needs 1 MiB for each image. "slow" takes twice the time and
-// needs no workspace. Measurements of the operation `missing` are left out.
+// A store with measurements of two engines for every problem whose operation is not `missing`. The
+// time of "fast" is a constant plus a part proportional to the size, and its workspace is 1 MiB for
+// each image. "slow" takes twice that time and needs no workspace.
 class KnownStore : public planning::MeasurementStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

@@ -55,8 +55,8 @@ TEST(LayerGraph, ANetworkWithoutLayersIsRefused) {
   EXPECT_FALSE(BuildLayerGraph(*BuildNetwork("alexnet"), 0).ok());
 }
 
-// Counts the legal tuples of degrees up to `devices` by trying each. `whole` is the number of
-// attention heads, none of which is divided, or 0 if channels may be divided freely.
+// Counts the legal tuples of degrees up to `devices` by trying all tuples. `whole` is the number of
+// attention heads, which c must divide, or 0 for a layer that is no attention.
 size_t CountLegal(const Shape& output, int devices, bool uneven, int whole) {
   size_t count = 0;
   const auto divides = [&](int parts, int extent) {

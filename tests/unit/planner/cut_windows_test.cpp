@@ -57,8 +57,8 @@ TEST(CutWindows, WhatNoSizeHelpsIsKnown) {
   EXPECT_FALSE(CanBeCut(Window(4, 1, 3, 3), 2, false));
 }
 
-// Compares the rows that CutWindowsOf returns with the rows that the windows read, counted one by
-// one.
+// Compares the rows that CutWindowsOf says a part needs with the rows that the part's windows read,
+// found tap by tap.
 TEST(CutWindows, AreThoseOfTheWhole) {
   const unsigned seed = std::random_device()();
   std::mt19937 random(seed);
@@ -92,8 +92,7 @@ TEST(CutWindows, AreThoseOfTheWhole) {
           needed = {std::min(needed.begin, row), std::max(needed.end, row + 1)};
         }
       }
-      // CutWindowsOf counts all rows from a window's first tap to its last, including rows between
-      // taps.
+      // The result may have more rows, because it includes the rows between a window's taps.
       EXPECT_LE(cut->needed[part].begin, needed.begin);
       EXPECT_GE(cut->needed[part].end, needed.end);
       EXPECT_LE(needed.begin - cut->needed[part].begin, window.dilation + window.stride);

@@ -1,5 +1,5 @@
-// Compares the paper's model with every value of DeePa's Tables 2 and 3, to the printed digits, and
-// with ratios that do not depend on the fitted bandwidth.
+// Compares DeePaPaperModel with every value of DeePa's Tables 2 and 3, to the printed digits, and
+// with ratios that do not depend on the bandwidth, which was fitted to the tables.
 #include "planner/cost/deepa_paper.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ struct Costs {
   double Total() const { return transfer_ms + compute_ms + update_ms; }
 };
 
-// Returns the total costs of the layers `names`, whose outputs are cut into `degrees`; the input of
-// the first layer is cut into `from`.
+// Returns the summed costs of the layers `names`, whose outputs have the degrees `degrees`. The
+// input of the first layer has the degrees `from`.
 Costs CostOf(const LayerGraph& graph, const std::vector<std::string>& names, const Degrees& from,
              const Degrees& degrees) {
   const DeePaPaperModel model;
@@ -42,7 +42,8 @@ Costs CostOf(const LayerGraph& graph, const std::vector<std::string>& names, con
   return costs;
 }
 
-// Expects that `value` rounds to `printed` with `digits` decimals; ties may go either way.
+// Expects that `value`, rounded to `digits` decimals, is `printed`. A value halfway between two
+// decimals may be rounded up or down.
 void ExpectPrinted(double value, double printed, int digits, const std::string& what) {
   EXPECT_NEAR(value, printed, 0.5 * std::pow(10, -digits) + 1e-9) << what;
 }
@@ -82,8 +83,8 @@ TEST(DeePaPaper, Table3) {
   }
 }
 
-// The ratios hold for any bandwidth: the update of 16 replicas and the transfer to 16 parts have
-// the ratio |W| / |X| = 4096 outputs / 512 images = 8, and both are proportional to their degree.
+// The update of 16 replicas takes |W| / |X| = 4096 outputs / 512 images = 8 times as long as the
+// transfer to 16 parts, with any bandwidth. Update and transfer are proportional to the degree.
 TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
   const LayerGraph alexnet = *BuildLayerGraph(*BuildNetwork("alexnet"), 512);
   const auto cost = [&](const Degrees& degrees) { return CostOf(alexnet, {"fc6"}, {16}, degrees); };
@@ -93,8 +94,8 @@ TEST(DeePaPaper, RatiosOfTable2NeedNoBandwidth) {
   EXPECT_DOUBLE_EQ(cost({1, 1}).compute_ms, 16 * cost({4, 4}).compute_ms);
 }
 
-// The best degrees are stated in the text of section 7.1.2, and are in the row with the least
-// printed total. The paper's table marks the row above that one.
+// The text of section 7.1.2 states these degrees, and their rows have the least printed totals. The
+// paper's tables mark another row as best, the one above.
 TEST(DeePaPaper, TwoWorkersAreBestForTable2AndFourForTable3) {
   const DeePaPaperModel model;
   const auto best = [&](const std::string& network, const std::vector<std::string>& names) {
@@ -135,7 +136,7 @@ TEST(DeePaPaper, EqualConfigurationsOfWholeChannelsMoveNothing) {
   };
   EXPECT_EQ(ms("conv5_2", {4, 1, 2, 2}), 0);
   EXPECT_EQ(ms("pool5", {1, 16}), 0);    // channel by channel
-  EXPECT_GT(ms("conv5_2", {1, 16}), 0);  // every worker reads all channels
+  EXPECT_GT(ms("conv5_2", {1, 16}), 0);  // every worker reads the channels of all workers
   EXPECT_GT(ms("fc7", {1, 2}), 0);
 }
 

@@ -77,8 +77,8 @@ bool Holds(const Box& box, const std::array<int64_t, kTensorAxes>& element) {
   return true;
 }
 
-// Every element of a small tensor must be computed once. On a device that needs an element and does
-// not hold it, the element must arrive exactly once, from the device that holds it.
+// Expects that each element of a small tensor is computed on one device. If another device needs
+// the element, it must arrive there exactly once, from the device that computed it.
 TEST(DeviceBoxes, EveryElementArrivesOnceWhereItIsNeeded) {
   std::mt19937 random(5);
   GraphBuilder builder("small");

@@ -1,5 +1,5 @@
-// Compares plans with golden files, which were reviewed. So the test notices if other costs or
-// another search change a plan. UCUDNN_TEST_WRITE_GOLDEN=1 writes the files anew.
+// Compares plans with reviewed golden files, to notice when a change of costs or of the search
+// changes a plan. UCUDNN_TEST_WRITE_GOLDEN=1 writes the files anew.
 #include <gtest/gtest.h>
 
 #include <algorithm>

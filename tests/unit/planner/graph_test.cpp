@@ -26,7 +26,7 @@ Pooling Pool(int32_t window, int32_t stride, int32_t pad, bool round_up) {
   return {PoolingKind::kMaximum, {1, window, window}, {1, stride, stride}, {0, pad, pad}, round_up};
 }
 
-// Returns the shape that `op` gives to an image of `extent` x `extent` with 8 channels.
+// Returns the output shape of `op` for an image of `extent` x `extent` with 8 channels.
 Result<Shape> After(const Operator& op, int32_t extent) {
   GraphBuilder builder("net");
   const NodeId data = builder.Add("data", Input{8, {1, extent, extent}, 2}, {});
@@ -70,7 +70,8 @@ TEST(Graph, OtherOperatorsGiveTheirShapes) {
   EXPECT_EQ(Describe(*After(transposed, 9)), "3x4x18x16");
 }
 
-// A convolution of the transposed convolution's output has the original shape again.
+// Applies a transposed convolution and then a convolution with the same window, stride and padding.
+// The result has the original shape.
 TEST(Graph, ATransposedConvolutionUndoesTheShapeOfAConvolution) {
   for (int32_t window = 1; window <= 4; ++window) {
     for (int32_t stride = 1; stride <= 3; ++stride) {
@@ -106,8 +107,8 @@ TEST(Graph, AGateMultipliesEveryPixel) {
             "a pixel");
 }
 
-// Returns the number of windows by the rule of Caffe and PyTorch: the last window must start inside
-// the image or its left padding.
+// Counts windows by the rule of Caffe and PyTorch when they round up: the last window must start
+// inside the image or its left padding.
 int PooledRoundingUp(int x, int window, int stride, int pad) {
   int count = 0;
   for (int start = -pad;; start += stride, ++count) {
@@ -195,8 +196,8 @@ TEST(Graph, LayersTakeTypeAndLayout) {
   EXPECT_EQ(layers->front(), (Layer{"conv", expected}));
 }
 
-// The legacy API pads both ends of an axis alike, so an image whose ends are padded differently is
-// padded before the convolution.
+// The legacy API pads both ends of an axis by the same amount. If the amounts differ, the layer has
+// an image that is already padded, and less padding.
 TEST(Graph, LayersPadTheirImageWhereEndsDiffer) {
   const auto problem = [](const Operator& op) {
     GraphBuilder builder("net");
@@ -243,7 +244,7 @@ TEST(GraphRefusal, NamesTheNodeAndWhatWasExpected) {
   EXPECT_THAT(After(Conv(4, 3, 1, 1), 0).message(), HasSubstr("node 'data': shape 1x8x0x0"));
   EXPECT_THAT(After(FullyConnected{0, true}, 9).message(), HasSubstr("0 features; expected"));
   EXPECT_THAT(After(Activation{}, 2147483647).message(), HasSubstr("fits 63 bits"));
-  GraphBuilder large("net");  // a single image has more bytes than 63 bits count
+  GraphBuilder large("net");  // the bytes of a single image exceed the largest int64_t
   large.Add("data", Input{2147483647, {1, 2147483647, 1}, 2}, {});
   EXPECT_THAT(large.Build().message(), HasSubstr("fits 63 bits"));
   EXPECT_THAT(After(FullyConnected{2147483647, true}, 2000).message(),

@@ -9,8 +9,8 @@
 namespace ucudnn::planner {
 namespace {
 
-// kChannels[b] is the number of channels of branch b, kHeadFilters[b] a quarter of its channels in
-// the head.
+// kChannels[b] is the number of channels of branch b. The head gives branch b 4 * kHeadFilters[b]
+// channels.
 constexpr int32_t kChannels[] = {16, 32, 64, 128};
 constexpr int32_t kHeadFilters[] = {32, 64, 128, 256};
 
@@ -36,8 +36,8 @@ NodeId Bottleneck(Chain& net, const std::string& name, NodeId input, int32_t fil
   return net.last();
 }
 
-// Appends layers that bring `input`, the output of branch `from`, to the channels and resolution of
-// branch `to`. Returns the last of these layers.
+// Appends layers that change `input`, the output of branch `from`, to the channels and the
+// resolution of branch `to`. Returns the last of these layers.
 NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, size_t to) {
   net.ContinueFrom(input);
   if (from > to) {
@@ -56,8 +56,8 @@ NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, s
   return net.last();
 }
 
-// Appends two blocks to every branch. Afterwards every branch is the sum of all branches, each
-// brought to its channels and resolution.
+// Appends two blocks to every branch. Then replaces every branch by the sum of all branches, which
+// Brought() changes to its channels and resolution.
 void AppendStage(Chain& net, const std::string& name, std::vector<NodeId>& branches) {
   for (size_t branch = 0; branch < branches.size(); ++branch) {
     for (const char* block : {"0", "1"}) {

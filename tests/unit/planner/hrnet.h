@@ -1,7 +1,7 @@
-// Builds HRNet-W18-C-Small v1 (Wang et al., "Deep high-resolution representation learning", and its
-// authors' classification models). It has branches of several resolutions, and every branch reads
-// all others. Eliminating its layers by weighted min-fill takes more than five times as many
-// operations as the cheapest order that is found.
+// Builds HRNet-W18-C-Small v1 (Wang et al., "Deep high-resolution representation learning"; a
+// classification model of the authors). The network has branches of several resolutions, each of
+// which reads all the others. It is hard for the search: eliminating its layers in the order of
+// weighted min-fill takes more than five times as many operations as in the best order found.
 #pragma once
 
 #include "base/status.h"

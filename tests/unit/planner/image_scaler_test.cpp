@@ -32,20 +32,20 @@ TEST(ImageScaler, OnePixelFillsAnImage) {
   EXPECT_THAT(Scaled({1, 1}, {3, 4}, 255, {51}), Each(0.2));
 }
 
-// If two pixels are scaled to four, the centres of the four lie at -1/4, 1/4, 3/4 and 5/4. The
-// outer two are moved to the edge pixels.
+// If two pixels are scaled to four, the new centres lie at -1/4, 1/4, 3/4 and 5/4. The outer
+// centres are moved to 0 and 1, the centres of the edge pixels.
 TEST(ImageScaler, TwiceThePixelsLieOnTheLineBetweenTheirs) {
   EXPECT_THAT(Scaled({1, 2}, {1, 4}, 16, {0, 16}), ElementsAre(0, 0.25, 0.75, 1));
   EXPECT_THAT(Scaled({2, 1}, {4, 1}, 16, {0, 16}), ElementsAre(0, 0.25, 0.75, 1));
 }
 
-// If four pixels are scaled to two, the centres of the two lie at 1/2 and 5/2.
+// If four pixels are scaled to two, the new centres lie at 1/2 and 5/2.
 TEST(ImageScaler, HalfThePixelsAreMeansOfPairs) {
   EXPECT_THAT(Scaled({1, 4}, {1, 2}, 1, {0, 1, 1, 0}), ElementsAre(0.5, 0.5));
 }
 
-// The expected pixels come from hat functions: the weight of a pixel is one minus its distance, or
-// 0 if the distance exceeds one.
+// The expected pixels come from hat functions: the weight of an old pixel is one minus its distance
+// from the new pixel, or 0 if the distance exceeds one.
 TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
   const ImageSize from = {5, 7};
   std::vector<uint8_t> image;
@@ -67,8 +67,8 @@ TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
                         image[static_cast<size_t>(r * from.columns + c)] / 255.0;
           }
         }
-        // Each of the two weights has the error of a position below 8 after about 4 roundings.
-        // Pixels are at most 1.
+        // A pixel is at most 1 and has two weights. A weight has the error of a position, which is
+        // below 8 and the result of about 4 roundings.
         const double tolerance = 2 * 4 * 8 * std::numeric_limits<double>::epsilon();
         EXPECT_NEAR(scaled[static_cast<size_t>(i * to.columns + j)], expected, tolerance)
             << to.rows << "x" << to.columns << " at " << i << ", " << j;
@@ -77,7 +77,7 @@ TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
   }
 }
 
-// make_arrays.py has computed the file with NumPy's interpolation.
+// The expected pixels come from make_arrays.py, which uses NumPy's interpolation.
 TEST(ImageScaler, DigitsAreAsNumPyScalesThem) {
   const auto digits = LoadDataSet(PLANNER_TEST_FOLDER "/digits");
   const auto file = DataFile::Open(PLANNER_TEST_FOLDER "/safetensors/scaled_digits.safetensors");

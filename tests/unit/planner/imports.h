@@ -1,4 +1,4 @@
-// Helps tests of importers to inspect graphs. One thread may use it.
+// Functions with which tests of importers inspect graphs. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace ucudnn::planner {
 
-std::string DataFile(const std::string& name);  // returns the file's path
+std::string DataFile(const std::string& name);  // returns the path of a file in data/
 Result<Graph> LoadData(const std::string& name);
 
-// Returns the convolutions at batch 16, in words and sorted, so that names and order do not matter.
+// Returns sorted texts of the convolutions at batch 16, without their names.
 std::vector<std::string> SortedConvolutions(const Graph& graph);
 
 // Returns "name: operator shape(inputs)" for every node, at batch 2.

@@ -31,7 +31,7 @@ const std::string& SmallImages() {
   return *bytes;
 }
 
-// Returns the error of `read` for a file of these bytes, with `name` in place of the file's path.
+// Returns the error of `read` for a file of these bytes. In the error, `name` replaces the path.
 std::string ErrorOf(const std::string& bytes, const auto& read, const std::string& name) {
   const test::MadeFile file(bytes);
   const std::string message = read(file.path()).message();
@@ -98,8 +98,8 @@ TEST(IdxFile, ACompressedSizeThatCannotBeIsRefused) {
 
 TEST(IdxFile, CompressedDataThatIsDamagedIsRefused) {
   std::string bytes = test::GzipOf(SmallImages());
-  // The file ends before the checksum of the gzip trailer, before the trailer's length field, and
-  // within this field.
+  // Cuts the file off before the gzip trailer's checksum, between this and the trailer's length
+  // field, and within the length field.
   for (const size_t missing : {8, 4, 1}) {
     EXPECT_EQ(ImageError(bytes.substr(0, bytes.size() - missing)),
               "images: its compressed data is truncated");
@@ -179,7 +179,7 @@ TEST_F(DataSetTest, ImagesWithoutALitPixelAreRefused) {
   EXPECT_EQ(Error(), folder_ + ": every pixel of the training images is 0; expected images");
 }
 
-// The number of the digits, how often each occurs, and the largest pixel are published.
+// The expected counts of digits and the largest pixel were published with the data set.
 TEST(Digits, AreAllOfThePublishedOnes) {
   const auto data = LoadDataSet(PLANNER_TEST_FOLDER "/digits");
   ASSERT_TRUE(data.ok()) << data.message();

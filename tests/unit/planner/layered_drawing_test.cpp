@@ -42,7 +42,7 @@ void ExpectSound(const LayeredDrawing& drawing, int nodes, const Edges& edges) {
   }
 }
 
-// Expects that an edge has a point in every row between its ends, and that no point is on a node.
+// Expects that each edge has a point in every row between its ends, and no such point on a node.
 void ExpectWaysAroundNodes(const LayeredDrawing& drawing) {
   for (const std::vector<Position>& way : drawing.edges) {
     for (size_t at = 1; at < way.size(); ++at) EXPECT_EQ(way[at].row, way[at - 1].row + 1);
@@ -76,12 +76,12 @@ TEST(LayeredDrawing, RandomGraphsAreDrawnSoundly) {
     const LayeredDrawing drawing = Arrange(nodes, edges);
     ExpectSound(drawing, nodes, edges);
     ExpectWaysAroundNodes(drawing);
-    ExpectSound(Arrange(nodes, edges, 0), nodes, edges);  // 0 bends: straight edges
+    ExpectSound(Arrange(nodes, edges, 0), nodes, edges);  // without bends, edges are straight
   }
   EXPECT_EQ(Arrange(0, {}).rows, 0);
 }
 
-// Returns all texts that stand in `text` between `before` and `after`.
+// Returns all parts of `text` that are between `before` and `after`.
 std::set<std::string> Between(const std::string& text, const std::string& before,
                               const std::string& after) {
   std::set<std::string> found;

@@ -19,7 +19,7 @@ std::string Text(const Element& element) {
   return markup;
 }
 
-// Returns what a browser shows for text without elements.
+// Returns what a browser shows for markup without elements.
 std::string Unescaped(std::string text) {
   const std::pair<const char*, const char*> entities[] = {
       {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}};
@@ -60,7 +60,7 @@ TEST(Markup, WhatIsNoCharacterIsReplaced) {
   EXPECT_EQ(Escaped("\xC3<"), "\xEF\xBF\xBD&lt;");
 }
 
-// nlohmann's reader, an independent implementation, says whether a text is valid UTF-8.
+// The reader of nlohmann/json decides independently whether a text is valid UTF-8.
 TEST(Markup, RandomBytesBecomeTextThatReadsBack) {
   std::mt19937 random(7);
   const std::string alphabet = "a<>&\"'\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\xFF\xED\xA0";
@@ -114,7 +114,7 @@ TEST(Page, TablesSayWhatTheyAreSortedBy) {
       std::string::npos);
 }
 
-// Returns the number in the `index`-th attribute `name`.
+// Returns the number in the attribute `name` that occurs `index` times before (0: the first).
 double Attribute(const std::string& markup, const std::string& name, int index) {
   size_t at = 0;
   for (int i = 0; i <= index; ++i) at = markup.find(" " + name + "=\"", at) + 1;

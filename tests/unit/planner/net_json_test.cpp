@@ -19,7 +19,7 @@ std::string Document(const std::string& nodes) {
 
 const std::string kData = R"({"name": "data", "op": "input", "channels": 3, "extents": [9, 9]})";
 
-// Returns the message that refuses a network of an image and `node`.
+// Returns the error for a network that consists of an image and `node`.
 std::string Refusal(const std::string& node) {
   return ParseNetJson(Document(kData + ", " + node), "net.json").message();
 }

@@ -1,5 +1,5 @@
-// Lists the layers of well-known networks and, for each layer, the layers that it reads, for tests
-// of the search. Layers have no shapes, and are numbered so that inputs come first.
+// Graphs of well-known networks for tests of the search: the number of layers, and which layers
+// read which. Layers have no shapes. A layer's inputs have smaller numbers than the layer.
 #pragma once
 
 #include <string>
@@ -21,15 +21,15 @@ struct NetworkShape {
 
 NetworkShape AlexNetShape();
 NetworkShape Vgg16Shape();
-NetworkShape InceptionV3Shape();  // 120 layers, as DeePa counts
+NetworkShape InceptionV3Shape();  // with the 120 layers that DeePa counts
 NetworkShape ResNetShape(const std::vector<int>& blocks, bool bottleneck);
 NetworkShape DenseNetShape(const std::vector<int>& blocks, bool chained, bool bottleneck);
-NetworkShape NasNetShape(int cells);  // normal cells per stage
+NetworkShape NasNetShape(int cells);  // `cells` normal cells in each stage
 NetworkShape EfficientNetB0Shape();
 NetworkShape UNetShape();
 
-// Draws costs from [0, 1) ms for `configurations` configurations of every layer. A seed always
-// gives the same costs.
+// Draws costs from [0, 1) ms for `configurations` configurations of every layer. Equal seeds give
+// equal costs.
 SearchProblem WithRandomCosts(const NetworkShape& shape, int configurations, unsigned seed);
 
 }  // namespace ucudnn::planner

@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Returns every convolution of `network` at batch `n`, in words.
+// Returns a text for every convolution of `network` at batch `n`.
 std::vector<std::string> Convolutions(const std::string& network, int n) {
   const auto graph = BuildNetwork(network);
   EXPECT_TRUE(graph.ok()) << graph.message();
@@ -48,10 +48,10 @@ TEST_P(NetworkParameters, AreAsPublished) {
   EXPECT_EQ(*ParameterCount(*graph), GetParam().parameters);
 }
 
-// The expected numbers of trained parameters were published: for nasnet-a by pretrained-models and
-// Keras, for U-Net by re-implementations in torch and Keras, for unet-3d by MLPerf, for the
-// decoders by diffusers' AutoencoderKL and AutoencoderKLHunyuanVideo, for kirby's networks in Kirby
-// 2020, and for all others by torchvision and Caffe.
+// The sources of the expected numbers of trained parameters are: pretrained-models and Keras for
+// nasnet-a, re-implementations in torch and Keras for U-Net, MLPerf for unet-3d, AutoencoderKL and
+// AutoencoderKLHunyuanVideo of diffusers for vae-decoder and video-vae, Kirby 2020 for kirby's
+// networks, and torchvision and Caffe for all others.
 INSTANTIATE_TEST_SUITE_P(
     Networks, NetworkParameters,
     ::testing::Values(Published{"alexnet", 61'100'840}, Published{"alexnet-footnote", 61'838'248},
@@ -64,22 +64,23 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"unet-3d", 31'190'243}, Published{"vae-decoder", 49'490'179},
                       Published{"video-vae", 146'136'067}, Published{"kirby-3m", 3'248'534},
                       Published{"kirby-3m-nobias", 3'248'524}, Published{"kirby-2b", 2'071'328'150},
-                      // Keras also trains biases of the stem, of the projections and of each
-                      // block's last convolution. They are subtracted here.
+                      // Keras's numbers, without the biases of the stem, of the projections and
+                      // of each block's last convolution, which this network does not have.
                       Published{"resnet50-v2", 25'568'360 - 19'008},
                       Published{"resnet101-v2", 44'577'896 - 36'416},
                       Published{"resnet152-v2", 60'236'904 - 51'776},
-                      // torchvision has version 1 of these networks, whose normalisations have 896
-                      // more channels.
+                      // torchvision's numbers for version 1 of these networks, which has 896
+                      // more normalised channels.
                       Published{"resnet18-v2", 11'689'512 - 2 * 896},
                       Published{"resnet34-v2", 21'797'672 - 2 * 896},
-                      // Each class has a weight for each input of the last layer, and a bias.
+                      // Each additional class has a weight for each input of the last layer, and
+                      // a bias.
                       Published{"alexnet-22k", 61'100'840 + 20'841 * 4097},
                       Published{"vgg16-22k", 138'357'544 + 20'841 * 4097},
                       Published{"inception-v3-22k", 23'834'568 + 20'841 * 2049}));
 
-// The paper (Huang 2016, table 2) gives 1.0 M for 12 filters in each layer. For 40 filters the test
-// computes the sum.
+// For 12 filters in each layer, the paper (Huang 2016, table 2) gives 1.0 M. For 40 filters, the
+// test computes the expected number.
 TEST(Networks, DenseNet40Parameters) {
   const auto published = DenseNet40("densenet40", 12, DenseJoin::kChain);
   EXPECT_EQ(*ParameterCount(*published), 1'019'722);
@@ -173,8 +174,8 @@ TEST(Networks, ResNet18) {
   EXPECT_EQ(ShapeOf("resnet18", "pool5"), "2x512x1x1");
 }
 
-// A pre-activation network has the same convolutions as the network whose activations follow the
-// sums. Only the normalisations differ.
+// A pre-activation network (-v2) has the same convolutions as the network whose activations follow
+// the sums.
 TEST(Networks, PreActivationMovesNoConvolution) {
   for (const std::string name : {"resnet18", "resnet50", "resnet152"}) {
     std::vector<std::string> before = Convolutions(name + "-v2", 32);
@@ -314,7 +315,8 @@ TEST(Networks, ATransposedConvolutionIsAskedForAsAGradient) {
 }
 
 // A convolution that is causal in time reads two frames of padding before the first frame and none
-// behind the last. cuDNN's legacy API pads both ends alike, so it is given a padded image.
+// after the last. cuDNN's legacy API pads both ends by the same amount, so the layer's image is
+// already padded (7 and 19 frames).
 TEST(Networks, CausalConvolutionsReadNoLaterFrame) {
   const std::vector<std::string> layers = Convolutions("video-vae", 1);
   EXPECT_EQ(layers.front(), "conv_in forward 1x16x7x60x104 -> 512, 3x3x3 pad 0x1x1 fp32 nchw");

@@ -30,7 +30,8 @@ void ForEach(const std::array<int, kTensorAxes>& extents, const Visit& visit) {
   }
 }
 
-// Returns the part that holds element `at`; the first parts may have one element more.
+// Returns the number of the part with element `at`. The first extent % parts parts have one element
+// more than the others.
 int PartOf(int at, int extent, int parts) {
   int part = 0;
   int end = extent / parts + (extent % parts > 0 ? 1 : 0);
@@ -41,7 +42,8 @@ int PartOf(int at, int extent, int parts) {
   return part;
 }
 
-// Returns the worker that computes element `at` and sums over part `sum` of the input channels.
+// Returns the worker that computes, for output element `at`, the partial sum over part `sum` of the
+// input channels.
 int WorkerOf(const Index& at, const Shape& shape, const Degrees& degrees, int sum) {
   const int n = PartOf(at[0], shape.n, degrees.n);
   const int c = PartOf(at[1], shape.c, degrees.c);
@@ -50,8 +52,8 @@ int WorkerOf(const Index& at, const Shape& shape, const Degrees& degrees, int su
   return (((n * degrees.c + c) * degrees.r + sum) * degrees.h + h) * degrees.w + w;
 }
 
-// Returns the worker that adds up the partial sums of element `at`. Each of the r workers that
-// computed partial sums adds up an r-th of the channels.
+// Returns the worker that adds up the partial sums of element `at`. Of the r workers that compute
+// partial sums of the same channels, each adds up an r-th of these channels.
 int KeeperOf(const Index& at, const Shape& shape, const Degrees& degrees) {
   const int part = PartOf(at[1], shape.c, degrees.c);
   int before = 0;
@@ -64,7 +66,7 @@ int KeeperOf(const Index& at, const Shape& shape, const Degrees& degrees) {
 }
 
 // Returns the half-open range from the first to the last pixel that output `at` reads along an
-// axis, cut to the image.
+// axis, without padding.
 std::array<int, 2> Taps(int at, int window, int stride, int pad, int dilation, int image) {
   const int begin = at * stride - pad;
   return {std::max(0, begin), std::min(image, begin + (window - 1) * dilation + 1)};
@@ -93,7 +95,7 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
     const int group = out[1] / (up->filters / up->groups);
     const int channels = shape.c / up->groups;
     range[1] = {group * channels, (group + 1) * channels};
-    for (size_t axis = 0; axis < 3; ++axis) {  // the input elements whose window covers `out`
+    for (size_t axis = 0; axis < 3; ++axis) {  // the inputs whose windows include `out`
       range[2 + axis] = {all[2 + axis], 0};
       for (int at = 0; at < all[2 + axis]; ++at) {
         const int begin = at * up->stride[axis] - up->pad[axis];
@@ -131,7 +133,7 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
     range[2] = {out[1] % image / (all[3] * all[4]), out[1] % image / (all[3] * all[4]) + 1};
     range[3] = {out[1] / all[4] % all[3], out[1] / all[4] % all[3] + 1};
     range[4] = {out[1] % all[4], out[1] % all[4] + 1};
-  } else if (std::holds_alternative<Reshape>(layer.op)) {  // whole channels, see partition.cpp
+  } else if (std::holds_alternative<Reshape>(layer.op)) {  // complete channels, see partition.cpp
     const int from = all[2] * all[3] * all[4];
     const int to = layer.output.extents[0] * layer.output.extents[1] * layer.output.extents[2];
     range[1] = {out[1] * to / from, ((out[1] + 1) * to - 1) / from + 1};
@@ -148,8 +150,7 @@ std::array<std::array<int, 2>, kTensorAxes> Reads(const PlannedLayer& layer, int
   return range;
 }
 
-// The smallest box around the input elements that a worker's output elements read, as [axis][begin,
-// end).
+// The smallest box around all input elements that a worker reads: for each axis, begin and end.
 using Hull = std::array<std::array<int, 2>, kTensorAxes>;
 std::vector<Hull> NeededHulls(const PlannedLayer& layer, int input, const Degrees& degrees) {
   std::vector<Hull> hulls(static_cast<size_t>(degrees.Workers()));
@@ -173,7 +174,7 @@ std::vector<Hull> NeededHulls(const PlannedLayer& layer, int input, const Degree
   return hulls;
 }
 
-// For an element that moves from device `from` to device `to`, adds 1 to each port that it passes.
+// Adds 1 to each port through which an element moves from device `from` to device `to`.
 void Carry(const Machine& machine, int from, int to, Loads& in, Loads& out) {
   for (size_t level = 0; level < machine.levels.size(); ++level) {
     const int size = machine.PortDevices(static_cast<int>(level));

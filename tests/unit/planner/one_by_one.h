@@ -1,6 +1,6 @@
-// Counts element by element what moves between layers, and the partial sums that move within a
-// layer. The counts follow from which output elements a worker computes, which input elements these
-// read, and who holds them. Pure functions.
+// Counts, element by element, what moves between layers, and the partial sums that move within a
+// layer. Uses only three definitions: which output elements a worker computes, which input elements
+// an output element reads, and which worker holds an element. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ucudnn::planner {
 
-// All numbers are in elements. The members have the same meaning as in Traffic.
+// Numbers of elements. The members have the same meaning as in Traffic.
 struct Counted {
   int64_t moved = 0;
   int64_t most_received = 0;
@@ -23,7 +23,7 @@ struct Counted {
 Counted CountOneByOne(const Machine& machine, const PlannedLayer& layer, int input,
                       const ParallelConfiguration& from, const ParallelConfiguration& to);
 
-// Counts the partial sums of the output that move to the devices which add them up.
+// Counts the partial sums of the output that move to the devices that add them up.
 Counted CountPartialSums(const Machine& machine, const PlannedLayer& layer,
                          const ParallelConfiguration& configuration);
 

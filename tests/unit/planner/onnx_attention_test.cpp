@@ -1,5 +1,5 @@
-// Tests how the ONNX reader follows tokens: through views, attentions, and fused linear layers that
-// compute queries, keys and values together.
+// Tests how the ONNX reader reads transformers: views of tokens, attentions, and fused linear
+// layers that compute queries, keys and values together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Appends attention with 3 heads, of tokens with 12 channels, as exporters write it.
+// Appends an attention with 3 heads for tokens with 12 channels, as exporters write it.
 void Attend(OnnxModel& model, const std::string& q, const std::string& k, const std::string& v) {
   model.Numbers("heads", {0, -1, 3, 4}).Numbers("joined", {0, -1, 12}).Weight("root", {});
   model.Node("Reshape", {q, "heads"}, "qh").Node("Transpose", {"qh"}, "qt");
@@ -74,7 +74,7 @@ TEST(OnnxAttention, ASumOverQueriesIsNone) {
                                          "y: opaque 2x1x16x12(weights, x)"));
 }
 
-// Returns a model with a linear layer of 36 outputs that are split into queries, keys and values.
+// Returns a model with a linear layer whose 36 outputs are split into queries, keys and values.
 OnnxModel Fused() {
   OnnxModel model = Tokens();
   model.Weight("w", {12, 36}).Weight("b", {36}).Node("MatMul", {"x", "w"}, "product");
@@ -105,8 +105,8 @@ TEST(OnnxAttention, AFusedLinearStaysWhereItIsReadOtherwise) {
   }
 }
 
-// Returns a model that cuts an image of 8 x 8 into windows of 4 x 4 adjacent positions, as swin
-// does, or of every second position, as maxvit's grid does.
+// Returns a model with attention inside parts of an image of 8 x 8. A part has 4 x 4 adjacent
+// positions, as in swin, or if `is_grid` every second row and column, as in maxvit's grid.
 OnnxModel Windows(bool is_grid) {
   OnnxModel model({12, 8, 8});
   model.Node("Transpose", {"x"}, "last").With("perm", {0, 2, 3, 1});
@@ -162,8 +162,8 @@ TEST(OnnxAttention, AClassTokenIsAnEdgeWithParameters) {
   EXPECT_EQ(*ParameterCount(graph), 12) << "copies for each image are no numbers of their own";
 }
 
-// Returns a model that gathers means of channels at index step * image + channel, as exporters
-// write torch's as_strided.
+// Returns a model that gathers the means of channels at the indices step * image + channel, as
+// exporters write torch's as_strided.
 OnnxModel Strided(int64_t step) {
   OnnxModel model;
   model.Numbers("all", {-1}).Numbers("step", {step}).Numbers("axes", {1, 2, 3}).Numbers("0", {0});
@@ -183,7 +183,7 @@ TEST(OnnxView, IndicesThatCountAllNumbersMoveNone) {
   EXPECT_THAT(Refusal(Strided(5)), HasSubstr("unsupported operators: 'Gather' (node 'same'"));
 }
 
-// The model turns patches of 2 x 2 positions into channels, and a linear layer reads them along the
+// The model turns patches of 2 x 2 positions into channels, which a linear layer reads along the
 // last axis.
 TEST(OnnxView, PatchesBecomeChannels) {
   OnnxModel model({12, 8, 8});

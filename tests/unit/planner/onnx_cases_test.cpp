@@ -1,5 +1,5 @@
-// Tests small ONNX models that are easily misread: models that mix images, sums of tensors of
-// different ranks, layers that several nodes read, resizes and edge cases. The expected shapes are
+// Tests small ONNX models that a reader easily misreads: models that mix images, sums of tensors of
+// different ranks, layers that several nodes read, resizes and edge cases. The expected shapes come
 // from onnx.reference.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 const Opaque& LastOpaque(const Graph& graph) { return std::get<Opaque>(graph.nodes.back().op); }
 
-// Makes a model whose file has this batch instead of a symbol.
+// Makes a model in which the batch is a number and not a symbol.
 OnnxModel OfBatch(int64_t batch, const std::vector<int64_t>& extents) {
   OnnxModel model(extents);
   auto* type = model.graph().mutable_input(0)->mutable_type();
@@ -48,7 +48,8 @@ TEST(OnnxCases, WhatMixesImagesIsRefusedByName) {
   }
 }
 
-// By ONNX's broadcasting, [N, 4, 1, 1] and [N, 4] give [N, 4, N, 4].
+// ONNX's broadcasting aligns the last axes. The sum of [N, 4, 1, 1] and [N, 4] would have the shape
+// [N, 4, N, 4], which mixes images.
 TEST(OnnxCases, RanksMeetFromTheLastAxis) {
   for (OnnxModel sum : {OnnxModel(), OfBatch(1, {4, 8, 8}), OfBatch(4, {4, 8, 8})}) {
     sum.Node("GlobalAveragePool", {"x"}, "mean").Node("Flatten", {"mean"}, "flat");
@@ -205,7 +206,7 @@ TEST(OnnxCases, NormalizationsByPositionHaveTheirNumbers) {
   EXPECT_EQ(*ParameterCount(*model.Import()), 2 * 256);
 }
 
-// No exporter writes such files.
+// No exporter writes such files, but somebody might, to harm the reader.
 TEST(OnnxCases, HostileFilesAreRefused) {
   const int64_t most = std::numeric_limits<int64_t>::max();
   OnnxModel twice;
@@ -233,7 +234,7 @@ TEST(OnnxCases, HostileFilesAreRefused) {
   EXPECT_THAT(Refusal(constant), HasSubstr("no layers; expected a network"));
 }
 
-// The model has chains and sums over 4,096 numbers, which is more than any shape has.
+// The constants have 4,096 numbers, which is more than any shape has.
 TEST(OnnxCases, ConstantsThatCostMuchAreNotComputed) {
   OnnxModel model;
   model.Numbers("many", std::vector<int64_t>(4096, 1)).Weight("w", {2, 4, 3, 3});

@@ -1,5 +1,5 @@
-// Tests constants of ONNX files: which extents and values each operator gives them, and how many
-// elements of the file the values come from.
+// Tests constants of ONNX files: the extents and values that operators compute, and the number of
+// the file's elements from which the values come.
 #include "planner/graph/formats/onnx_constants.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-// Returns a file's tensor of floats 0, 1, 2, ...
+// Returns a constant of a file, with the floats 0, 1, 2, ...
 OnnxConstant Floats(const Dims& dims) {
   onnx::TensorProto proto;
   proto.set_data_type(1);
@@ -69,7 +69,7 @@ struct Case {
   Dims dims;
   int64_t numbers;             // upper bound on the number of the file's elements that the values
                                // come from
-  std::vector<double> values;  // empty if they are not computed
+  std::vector<double> values;  // empty if FoldConstants does not compute them
   const char* equation = "";
 };
 
@@ -168,7 +168,7 @@ TEST(OnnxConstants, NumbersAreRoundedAsTheirTypeHasThem) {
     return (*Fold("Floor", {product})[0].values)[0];
   };
   EXPECT_EQ(scaled(1), 21);
-  EXPECT_EQ(scaled(11), 20);  // 20.99... as a double
+  EXPECT_EQ(scaled(11), 20);  // in double precision the product is 20.99...
   EXPECT_EQ(scaled(10), 21);
 }
 
@@ -186,7 +186,7 @@ TEST(OnnxConstants, NumbersThatCountUpAreKnownWhateverTheBatch) {
   EXPECT_TRUE(CountsUp(Integers({0, 1, 2, 3})));
 }
 
-// If two layers read the same tensor, one of them transposed, the tensor's numbers count once.
+// The numbers of a tensor count once even if two layers read it, also if one reads it transposed.
 TEST(OnnxConstants, ATensorThatSeveralLayersReadCountsOnce) {
   OnnxModel named({4});
   named.Weight("w", {4, 4}).Node("MatMul", {"x", "w"}, "a").Node("MatMul", {"a", "w"}, "y");

@@ -1,4 +1,4 @@
-// Builds small ONNX models for tests of the reader. One thread may use it.
+// Builds small ONNX models for tests of the reader. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ class OnnxModel {
   }
 
   onnx::GraphProto& graph() { return *model_.mutable_graph(); }
-  // Adds a node, which is named after its output.
+  // Adds a node with the name of its output.
   OnnxModel& Node(const std::string& type, const std::vector<std::string>& inputs,
                   const std::string& output) {
     node_ = graph().add_node();
@@ -34,7 +34,7 @@ class OnnxModel {
     node_->add_output(output);
     return *this;
   }
-  // Adds attributes to the last node.
+  // With, WithReal and WithText add an attribute to the last node.
   OnnxModel& With(const std::string& name, const std::vector<int64_t>& values) {
     auto* attribute = node_->add_attribute();
     attribute->set_name(name);
@@ -88,7 +88,8 @@ class OnnxModel {
   Result<Graph> Import(const ImportOptions& options = {}) const {
     return ImportOnnx(model_.SerializeAsString(), "net.onnx", options);
   }
-  // Returns the graph's nodes in words, without the input. If the import fails, returns its error.
+  // Returns the listing of the imported graph without the input. If the import fails, returns its
+  // error.
   std::vector<std::string> Nodes() const {
     const auto graph = Import();
     if (!graph.ok()) return {graph.message()};

@@ -52,8 +52,8 @@ TEST(Onnx, WhatTorchWroteIsTheBuiltInNetwork) {
   }
 }
 
-// tf2onnx has folded normalisations into filters, and writes equal biases only once. So the file
-// has other numbers than the network, and the test expects the file's numbers.
+// The expected numbers are those of the files. They differ from Keras's, because tf2onnx folds
+// normalisations into filters and writes equal biases only once.
 TEST(Onnx, WhatTf2onnxWroteOfKeras) {
   const struct {
     const char* file;
@@ -106,11 +106,12 @@ TEST(Onnx, WhatManyNodesMakeOfAConstantTakesNoMemory) {
 }
 
 TEST(Onnx, TheBatchIsWhateverTheFileSays) {
-  EXPECT_EQ(LoadData("torch_resnet50.onnx")->nodes.size(), 175u);    // batch of one image
-  EXPECT_EQ(LoadData("torch_alexnet.onnx")->name, "torch_alexnet");  // batch of any size
+  EXPECT_EQ(LoadData("torch_resnet50.onnx")->nodes.size(), 175u);    // file of one image
+  EXPECT_EQ(LoadData("torch_alexnet.onnx")->name, "torch_alexnet");  // file of any batch
 }
 
-// The two nodes of swish become one, the gate multiplies every pixel, and a view is not a node.
+// The two nodes of swish become one node, the gate multiplies every pixel, and the view becomes no
+// node.
 TEST(Onnx, GatesAndViewsOfTorch) {
   const auto graph = LoadData("torch_gated.onnx");
   ASSERT_TRUE(graph.ok()) << graph.message();
@@ -235,7 +236,8 @@ TEST(Onnx, ConstantsAreBiasesScalesOrNothing) {
   EXPECT_EQ(std::get<Activation>(graph->nodes[2].op).kind, ActivationKind::kHardSwish);
 }
 
-// Exporters write x.view(...) of features with the batch of the export or with a placeholder.
+// Exporters write x.view(...) of features with the batch of the export or with a placeholder (-1 or
+// 0).
 TEST(Onnx, FeaturesBecomeAnImage) {
   for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
            {-1, 4, 8, 8}, {1, 4, 8, 8}, {0, 4, 8, 8}, {1, 4, -1, 8}, {0, -1, 8, 8}}) {

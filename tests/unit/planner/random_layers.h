@@ -1,5 +1,5 @@
-// Draws small networks, and the kind of their last layer: a convolution, a pooling, a concatenation
-// or another kind.
+// Draws small networks whose last layer is of a random kind, such as a convolution, a pooling or a
+// concatenation.
 #pragma once
 
 #include <random>
@@ -79,7 +79,7 @@ class RandomLayers {
           const Reshape image = {Draw(1, 6), {1, Draw(1, 4), Draw(1, 4)}, 2};
           const int32_t features = image.channels * image.extents[1] * image.extents[2];
           NodeId flat = builder.Add("flat", FullyConnected{features, true}, {first});
-          if (Draw(0, 1) == 0) {  // the image may be reshaped twice
+          if (Draw(0, 1) == 0) {  // then the last layer reshapes what this one has reshaped
             flat = builder.Add("other",
                                Reshape{image.extents[1], {1, image.extents[2], image.channels}, 2},
                                {flat});

@@ -1,5 +1,5 @@
-// Tests layers that are divided along their input channels: against counts element by element,
-// closed forms, and the enumeration of every plan.
+// Compares layers that are divided along their input channels with counts element by element, with
+// closed forms, and with the enumeration of every plan.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ TEST(Reduction, IsAChoiceByOptionAndByPin) {
   };
   const PlannedLayer& fc6 = LayerOf(AlexNet(), "fc6");
   EXPECT_EQ(reduced(LegalConfigurations(fc6, 16, {})), 0);
-  // There are 35 configurations with reduction and 15 without. Their degrees are powers of two with
-  // a product of at most 16.
+  // The degrees are powers of two with a product of at most 16. There are 35 such tuples (n, c, r),
+  // of which 15 have no reduction (r = 1).
   EXPECT_EQ(LegalConfigurations(fc6, 16, WithReduction()).size(), 35u);
   EXPECT_EQ(reduced(LegalConfigurations(fc6, 16, WithReduction())), 35 - 15);
   EXPECT_EQ(reduced(LegalConfigurations(LayerOf(AlexNet(), "conv1"), 16, WithReduction())), 0);
@@ -90,8 +90,8 @@ TEST(Reduction, MovesWhatACountOneByOneFinds) {
   }
 }
 
-// Each pair of an output channel and an input channel must be computed once, on the device that has
-// its parameters.
+// For each element and each input channel, exactly one device must compute the product, and this
+// device must have the parameters.
 TEST(Reduction, EveryProductIsComputedOnce) {
   GraphBuilder builder("small");
   const NodeId data = builder.Add("data", Input{5, {1, 4, 4}}, {});
@@ -148,7 +148,7 @@ TEST(Reduction, DividesParametersUpdatesAndMemory) {
   EXPECT_EQ(LayerMemoryBytes(fc6, {}, momentum, 7), 4 * (3 * parameters + output) + 7);
   EXPECT_EQ(LayerMemoryBytes(fc6, {1, 16}, momentum, 7),
             4 * (3 * parameters / 16 + output / 16) + 7);
-  // A device has a partial sum of all channels before it keeps the sums of its own channels.
+  // A device first has a partial sum for all output channels, and then keeps the sums of a 16th.
   EXPECT_EQ(LayerMemoryBytes(fc6, Reduced(16), momentum, 7),
             4 * (3 * parameters / 16 + output / 16 + output) + 7);
   EXPECT_EQ(LayerMemoryBytes(fc6, {2, 2, 1, 1, 4}, momentum, 7),
@@ -160,30 +160,31 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   const Machine machine = MadeMachine({{"bus", 16, 8, 10}});
   const Roofline roofline(machine.device);
   const MachineCostModel model(machine, UpdateModel::kRing, roofline);
-  // Every port carries 15/16 of the output forward, and as much of its gradient backward.
+  // Every port carries 15/16 of the output forward and 15/16 of its gradient backward.
   EXPECT_DOUBLE_EQ(model.ReductionMs(fc6, {Reduced(16), 0}),
                    2 * (15.0 / 16 * 512 * 4096 * 4 / 8e6 + 0.01));
   EXPECT_EQ(model.ReductionMs(fc6, {{4, 4}, 0}), 0);
   EXPECT_DOUBLE_EQ(LargestShare(fc6, {2, 2, 1, 1, 4}), 1.0 / 16);
   EXPECT_DOUBLE_EQ(LargestShare(fc6, Reduced(3)), 86.0 / 256);  // of fc6's 256 input channels
-  // Each device holds the channels that it reads, so nothing moves.
+  // From `channels` or `sums` to `sums`, each device holds the channels that it reads, so nothing
+  // moves.
   const PlannedLayer& fc7 = LayerOf(AlexNet(), "fc7");
   const ParallelConfiguration channels{{1, 16}, 0};
   const ParallelConfiguration sums{Reduced(16), 0};
   EXPECT_EQ(model.Transfer(fc7, 0, {&channels, 1}, {&sums, 1}).ms.front(), 0);
   EXPECT_EQ(model.Transfer(fc7, 0, {&sums, 1}, {&sums, 1}).ms.front(), 0);
   EXPECT_GT(model.Transfer(fc7, 0, {&channels, 1}, {&channels, 1}).ms.front(), 0);
-  // The paper's server serves one worker after the other.
+  // In the paper's model, a server receives from one worker after the other.
   const DeePaPaperModel paper;
   EXPECT_DOUBLE_EQ(paper.ReductionMs(fc6, sums), 16 * 8 / (15.0 / 7));  // 512 x 4096 floats: 8 MiB
   EXPECT_EQ(paper.Transfer(fc7, 0, {&channels, 1}, {&sums, 1}).ms.front(), 0);
-  // Sixteen devices hold the channels, but 32 devices need them, so something must move.
+  // With `whole`, 16 devices hold the channels. With `behind`, 32 devices need them.
   const ParallelConfiguration whole = {{.n = 1, .c = 16}}, behind = {{.n = 2, .r = 16}};
   EXPECT_GT(paper.Transfer(fc7, 0, {&whole, 1}, {&behind, 1}).ms.front(), 0);
   EXPECT_DOUBLE_EQ(paper.Compute(fc6, Reduced(16)).ms, 20.4 / 16);
 }
 
-// Computes equation 1 from the cost model alone. A gradient that is not computed is not moved.
+// Computes equation 1 only from the cost model. Gradients that are not computed do not move.
 double Evaluate(const PlanningProblem& problem, const CostModel& model,
                 const Assignment& assignment) {
   double ms = 0;
@@ -234,8 +235,8 @@ TEST(Reduction, TheSearchFindsWhatEnumerationFinds) {
   EXPECT_GT(reducing, 10);
 }
 
-// If a layer has many inputs and few outputs, like a bottleneck's first layer, its partial sums
-// have fewer elements than the inputs that every device would receive without reduction.
+// `narrow` has many inputs and few outputs, like a bottleneck's first layer. Its partial sums have
+// fewer elements than the inputs that every device would receive without reduction.
 TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   GraphBuilder builder("narrow");
   const NodeId data = builder.Add("data", Input{2048, {1, 1, 1}}, {});
@@ -256,7 +257,7 @@ TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   EXPECT_EQ(ShortText(ConfigurationOf(with, after.assignment, 1).degrees), "r8");
   const LayoutCost& cost = after.cost;
   EXPECT_NEAR(cost.total_ms, TotalMs(with.search, after.assignment), 1e-9 * cost.total_ms);
-  // A limit of exactly the memory that the layout needs must admit it.
+  // With a memory limit of exactly what this layout needs, there must be a layout.
   const auto limited =
       MakeLayout(with, 8, Strategy::kDeePa, {}, TotalBytes(with.search, after.assignment));
   ASSERT_TRUE(limited.ok()) << limited.message();

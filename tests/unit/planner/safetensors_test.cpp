@@ -51,13 +51,13 @@ Result<std::vector<NamedArray>> ReadBytes(const std::string& bytes,
 }
 
 std::string ErrorOf(const std::string& bytes) { return ReadBytes(bytes).message(); }
-// Returns the error of a file whose header has one array `a`, described by `entry`, and which has
-// `values` bytes after the header.
+// Returns the error of a file whose header has one array `a`, described by `entry`. After the
+// header, the file has `values` bytes.
 std::string EntryError(const std::string& entry, size_t values = 16) {
   return ErrorOf(SafetensorsOf(R"({"a": )" + entry + "}", std::string(values, '\0')));
 }
 
-// The following tests read what safetensors' own Python package wrote (make_arrays.py).
+// The following tests read files that the Python package safetensors has written (make_arrays.py).
 
 TEST(Safetensors, EveryTypeBecomesDoubles) {
   const auto arrays = ReadGolden("types.safetensors");
@@ -117,7 +117,7 @@ TEST(Safetensors, ShapesAreThoseOfTheArrays) {
   EXPECT_EQ(arrays.size(), 5u) << "what the writer says of itself is no array";
 }
 
-// The following tests read files that are made here.
+// The following tests write their files themselves.
 
 TEST(Safetensors, TorchsShortFloatsAreTheUpperHalvesOfSingles) {
   const auto arrays =

@@ -1,5 +1,5 @@
-// Compares the search with the enumeration of every assignment, and its dual bound with the result
-// of elimination.
+// Compares the results of the search with the enumeration of every assignment, and the dual bound
+// with the result of elimination.
 #include "planner/search/search.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +26,9 @@ constexpr int kGraphs = 2'500;
 const char* const kFamilies[] = {"residual", "concat", "several inputs", "disconnected",
                                  "irreducible"};
 
-// Draws small graphs of one family, with up to 3 configurations in each layer and sometimes two
-// edges between the same layers. Costs are whole numbers, so that sums are exact and ties occur.
+// Draws small problems. Next(family) returns a problem whose graph is of that family. Layers have
+// up to 3 configurations, and sometimes two edges join the same layers. Costs are whole numbers, so
+// that sums are exact and ties occur.
 class RandomProblems {
  public:
   explicit RandomProblems(unsigned seed) : random_(seed) {}
@@ -76,7 +77,7 @@ class RandomProblems {
     net.Add(inputs);
     net.Add({first});
   }
-  // Any two layers may have an edge, so that node and edge elimination alone do not reduce the
+  // Any two layers may have an edge. Node and edge elimination are then not enough to reduce the
   // graph.
   void Dense(NetworkShape& net) {
     const int layers = Draw(4, 7);
@@ -118,7 +119,7 @@ class RandomProblems {
   std::mt19937 random_;
 };
 
-// Calls `check` with every random problem and all its assignments.
+// Calls `check` with random problems of all families and all assignments of each problem.
 void ForRandomProblems(
     const std::function<void(const SearchProblem&, const std::vector<Assignment>&,
                              RandomProblems&)>& check) {
@@ -193,7 +194,7 @@ TEST(Search, TheBestPlansComeInOrderAndOnce) {
       });
 }
 
-// Without room for tables, nothing but the dual bound can prove optimality.
+// If no table fits (most_entries = 0), only the dual bound can prove that a plan is optimal.
 TEST(Search, WithoutRoomItBounds) {
   int bounded = 0;
   ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all, auto&) {
@@ -215,13 +216,13 @@ TEST(Search, WithoutRoomItBounds) {
   EXPECT_GT(bounded, kGraphs / 100);
 }
 
-// Calls `check` with graphs of every family and costs of every kind, drawn from `seed`.
+// Calls `check` with random problems: graphs of every family with costs of every kind.
 void ForPricedProblems(const std::function<void(const SearchProblem&, RandomProblems&)>& check) {
   constexpr unsigned kSeed = 11;
   RandomProblems random(kSeed);
   for (int graph = 0; graph < kGraphs; ++graph) {
     const int kind = graph % 4;
-    // Half of the graphs are of the last family, for which the bound is least often tight.
+    // Half of the graphs are of the last family, in which the bound is tight least often.
     constexpr int kLast = static_cast<int>(std::size(kFamilies)) - 1;
     const int family = graph / 4 % 2 == 0 ? kLast : graph / 8 % kLast;
     SCOPED_TRACE("seed " + std::to_string(kSeed) + ", graph " + std::to_string(graph) + ", " +
@@ -242,7 +243,7 @@ void ForPricedProblems(const std::function<void(const SearchProblem&, RandomProb
           cost = random.Draw(0, 20);
       }
     };
-    // The bound is also seldom tight if layers cost nothing and only edges have costs.
+    // The bound is also seldom tight if only edges have costs.
     const bool free_layers = graph / 32 % 2 == 0;
     for (auto& layer : problem.layers) {
       std::for_each(layer.ms.begin(), layer.ms.end(), draw);
@@ -293,7 +294,7 @@ TEST(SearchByDual, TheBestPlansAreThoseOfElimination) {
   });
 }
 
-// The bounds must hold after any number of passes, whether or not costs are cut off at `2 * least`.
+// The bounds must hold after any number of passes, with and without a cut-off at 2 * least.
 TEST(DualAscent, BoundsHoldForEveryConfiguration) {
   ForPricedProblems([](const SearchProblem& problem, RandomProblems& random) {
     SearchOptions options;
@@ -314,8 +315,8 @@ TEST(DualAscent, BoundsHoldForEveryConfiguration) {
   });
 }
 
-// On trees the relaxation is tight: the bound is the least total, and the decoded assignment
-// attains it.
+// On trees the relaxation is tight: the bound equals the least total, which is also the total of
+// the decoded assignment.
 TEST(DualAscent, OnTreesTheBoundIsTheLeast) {
   RandomProblems random(3);
   for (int tree = 0; tree < 200; ++tree) {
@@ -331,8 +332,8 @@ TEST(DualAscent, OnTreesTheBoundIsTheLeast) {
   }
 }
 
-// BestTotals uses marginals or, if there is no room for their tables, a search for each
-// configuration. Both must give the same totals.
+// BestTotals computes marginals or, if their tables do not fit (most_entries), searches once for
+// each configuration. The totals must be the same.
 TEST(BestTotals, AreTheMarginalsOfOneLayer) {
   int unknown = 0;
   ForPricedProblems([&](const SearchProblem& problem, RandomProblems& random) {
@@ -444,7 +445,7 @@ TEST(SearchWithin, AnImpossibleLimitIsNamed) {
 TEST(TimeMemoryFrontier, IsThatOfAllAssignments) {
   ForRandomProblems([&](const SearchProblem& problem, const std::vector<Assignment>& all,
                         RandomProblems& random) {
-    if (random.Draw(0, 9) > 0) return;  // one problem in ten, since each takes many searches
+    if (random.Draw(0, 9) > 0) return;  // only one problem in ten, because it needs many searches
     const auto frontier = TimeMemoryFrontier(problem, 1'000);
     ASSERT_TRUE(frontier.ok()) << frontier.message();
     std::set<std::pair<double, int64_t>> points;
@@ -463,7 +464,8 @@ TEST(TimeMemoryFrontier, IsThatOfAllAssignments) {
   });
 }
 
-// The values are from an independent program, with 70 configurations of each layer.
+// A graph with the operations of its elimination, for 70 configurations of each layer. An
+// independent program has computed the values.
 struct KnownGraph {
   NetworkShape shape;
   int layers, edges;
@@ -521,7 +523,7 @@ TEST(EliminationOrder, ChanceFindsCheaperOnesWhereBranchesExchange) {
     EXPECT_EQ(layers[layer], static_cast<int>(layer));
   }
   EXPECT_EQ(CheapestElimination(problem, 1e11).layers, cheapest.layers);
-  EXPECT_EQ(CheapestElimination(problem, 1).layers, greedy.layers);  // no room for better orders
+  EXPECT_EQ(CheapestElimination(problem, 1).layers, greedy.layers);  // too few entries for others
 }
 
 TEST(Search, IrreducibleNetworksAreExact) {

@@ -1,4 +1,4 @@
-// Compares layouts with each other, and with what DeePa states about layouts.
+// Compares layouts with each other, and with statements of the paper DeePa about layouts.
 #include "planner/layout/strategies.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,8 @@ TEST(Strategies, FollowTheirRules) {
   EXPECT_EQ(DegreesOf(alexnet, owt.assignment, "fc8"), (Degrees{1, 8}));  // 16 does not divide 1000
 }
 
-// Returns two convolutions with one filter, between layers for which different divisions are best.
+// Returns a network with two convolutions that share a filter. Different divisions are best for the
+// layers beside each of them.
 Graph SharedFilter() {
   GraphBuilder builder("shared");
   const NodeId data = builder.Add("data", Input{64, {1, 16, 16}, 2}, {});
@@ -145,9 +146,8 @@ TEST(Strategies, Names) {
             "'data' is no strategy; expected one of image, model, owt, deepa");
 }
 
-// This layout is in section 7.1.2 and Figure 9, except that fc6 has one worker here. The paper's
-// text and Table 2 give fc6 two workers, because the table's row of fc6 does not count the transfer
-// of fc6's output.
+// The layout of section 7.1.2 and Figure 9, except that fc6 has one worker here. In the paper fc6
+// has two workers, because its Table 2 does not count the transfer of fc6's output.
 TEST(DeePaLayouts, AlexNetDividesImagesUntilTheFullyConnectedLayers) {
   const PlanningProblem alexnet = PaperProblem("alexnet");
   const auto deepa = MakeLayout(alexnet, 16, Strategy::kDeePa);
@@ -162,8 +162,8 @@ TEST(DeePaLayouts, AlexNetDividesImagesUntilTheFullyConnectedLayers) {
   }
 }
 
-// Section 7.1.3 and Figure 10 divide images over all devices, the last three convolutions over
-// four, and the fully connected layers over few.
+// In section 7.1.3 and Figure 10, images are divided over all devices. The last three convolutions
+// are on four devices, and the fully connected layers on few.
 TEST(DeePaLayouts, Vgg16UsesFourWorkersForItsLastConvolutions) {
   const PlanningProblem vgg = PaperProblem("vgg16");
   const auto deepa = MakeLayout(vgg, 16, Strategy::kDeePa);
@@ -191,16 +191,17 @@ TEST(DeePaLayouts, BytesMovedAreInTheOrderOfFigure8) {
     EXPECT_GE(image / owt, 1.05) << name;
     EXPECT_LE(image / owt, 8.4) << name;
     EXPECT_GE(owt / deepa, 1.15) << name;  // Inception-v3 has 1.19, printed as 1.2
-    // For AlexNet the paper's range and text differ. The layout here has one device for all fully
-    // connected layers, which moves a little less than the paper's two devices for fc6.
+    // For AlexNet the paper's range (2.7) and text (3) differ. The layout here puts all fully
+    // connected layers on one device, and so moves a little less than the paper's, which has two
+    // devices for fc6.
     EXPECT_LE(owt / deepa, name == "alexnet" ? 3.7 : 2.7) << name;
     EXPECT_LE(image / deepa, 23) << name;
   }
 }
 
-// Appendix A.3 says of VGG-16 with batch 128 on four devices that image parallelism moves 4 GB and
-// DeePa 490 MB. DeePa's layout divides images by four, and puts the fully connected layers on two
-// devices.
+// According to appendix A.3, image parallelism moves 4 GB and DeePa 490 MB for VGG-16 with batch
+// 128 on four devices. DeePa's layout divides images over four devices, and puts the fully
+// connected layers on two devices.
 TEST(DeePaLayouts, Vgg16OnFourDevicesMovesWhatAppendixA3Says) {
   const auto problem =
       BuildPlanningProblem(*BuildLayerGraph(*BuildNetwork("vgg16"), 128), 4, DeePaPaperModel());
@@ -218,14 +219,14 @@ TEST(DeePaLayouts, Vgg16OnFourDevicesMovesWhatAppendixA3Says) {
   const LayoutCost cost = CostOf(*problem, stated);
   const double mib = static_cast<double>(cost.transfer_bytes + cost.update_bytes) / (1 << 20);
   EXPECT_NEAR(mib, 490, 5);
-  // A parameter server updates the convolutions. Forward and backward, each of two devices receives
-  // three quarters of fc6's input and half of fc7's and fc8's.
+  // Only the parameters of convolutions are updated over devices. Forward and backward, each of two
+  // devices receives three quarters of fc6's input and half of the inputs of fc7 and fc8.
   EXPECT_EQ(cost.update_bytes, int64_t{2} * 4 * 4 * 14'714'688);
   EXPECT_EQ(cost.transfer_bytes, int64_t{2} * 4 * 128 * (2 * 25088 * 3 / 4 + 2 * 4096));
 }
 
-// According to appendix A.4, 21,841 classes add 5 to 10 GB with image parallelism, and 40 MB with
-// DeePa.
+// According to appendix A.4, with 21,841 classes image parallelism moves 5 to 10 GB more, and DeePa
+// 40 MB more.
 TEST(DeePaLayouts, ManyClassesCostImageParallelismGigabytes) {
   for (const std::string name : {"alexnet", "vgg16", "inception-v3"}) {
     const auto few = CompareLayouts(PaperProblem(name), 16);
@@ -278,7 +279,7 @@ class Figure2 : public testing::Test {
   const Device device_ = MachineByName("k80x16")->device;
 };
 
-// The paper's model has no measurement of C8. It assumes a roofline: a direct convolution at the
+// DeePaPaperModel has no measurement of C8, and assumes a roofline: a direct convolution at the
 // peak of half a K80, 4.37 TFLOP/s. At that rate 8 devices are 6 % faster than 4.
 TEST_F(Figure2, TheModelsRooflineStopsAtEightDevices) {
   const Roofline roofline(device_);
@@ -295,27 +296,30 @@ TEST_F(Figure2, TheModelsRooflineStopsAtEightDevices) {
   EXPECT_NEAR(four / eight, 1.06, 0.02);
 }
 
-// The paper measured a higher rate: Table 3's convolution does 16.7 TFLOP/s. This is beyond the
-// peak, but Winograd's algorithm can reach it. At that rate 4 devices are best for C8, as in the
-// paper. A layer that takes t ms on one device and u ms for the update of each replica is best on 4
-// devices if 8 u < t < 32 u. C8 fulfils that from 5.2 to 20.7 TFLOP/s. No direct convolution
-// reaches such a rate. The model keeps the roofline nevertheless, because at 16.7 TFLOP/s AlexNet's
-// convolutions would not use the 16 devices that Figure 9 gives them.
+// Table 3's convolution was measured at 16.7 TFLOP/s. This is beyond the peak for direct
+// convolutions, but possible with Winograd's algorithm. At this rate 4 devices are best for C8, as
+// in the paper. In general, let a layer need t ms on one device, and its update u ms for each
+// replica. Then 4 devices are best if 8 u < t < 32 u, which is true for C8 from 5.2 to 20.7
+// TFLOP/s.
+//
+// DeePaPaperModel keeps the roofline nevertheless: at 16.7 TFLOP/s, AlexNet's convolutions would
+// not use the 16 devices that Figure 9 gives them.
 TEST_F(Figure2, AtTheRateThatTable3MeasuredTheLastLayerIsBestOnFour) {
   const Device measured = AtTheRateOfTable3();
   EXPECT_NEAR(measured.tflops, 16.7, 0.05);
   EXPECT_EQ(Best(Layer("conv3"), Roofline(measured)), 16);
   const PlannedLayer& last = Layer("e2.3.2");
   EXPECT_EQ(Best(last, Roofline(measured)), 4);
-  const double operations = 3 * ForwardOperations(last) / 1e9;  // a TFLOP/s is 1e9 a ms
+  const double operations = 3 * ForwardOperations(last) / 1e9;  // in 1e9; TFLOP/s = 1e9 / ms
   const double update_ms = UpdateMs(last, 2) / 2;
   EXPECT_NEAR(operations / (32 * update_ms), 5.2, 0.05);
   EXPECT_NEAR(operations / (8 * update_ms), 20.7, 0.05);
   EXPECT_LT(device_.tflops, operations / (32 * update_ms));
 }
 
-// Section 7.1.4 states 30 % less data transfer in InceptionE1 and E2 and 20 % less overall. Both
-// hold within 5 points. Data that E1 receives from another configuration count as E1's.
+// Section 7.1.4 states that DeePa moves 30 % less data than image parallelism in InceptionE1 and
+// E2, and 20 % less overall. The test accepts 5 points more or less. d.concat, the input of E1,
+// counts as part of E1.
 TEST(DeePaLayouts, InceptionV3MovesAFifthLess) {
   const PlanningProblem inception = PaperProblem("inception-v3");
   const auto layouts = CompareLayouts(inception, 16);

@@ -51,7 +51,7 @@ std::vector<int64_t> RowsOf(const StripedOperator& made) {
   return made.judgement.output.axes[1].extents;
 }
 
-// Returns a network of one operator behind a convolution that exchanges nothing.
+// Returns a network of a 1 x 1 convolution, which exchanges nothing, and then `op`.
 Graph Net(const Operator& op, int32_t height, int32_t width) {
   GraphBuilder builder("net");
   const NodeId data = builder.Add("data", Input{3, {1, height, width}, 2}, {});
@@ -81,7 +81,7 @@ TEST(Striping, ResNetIsRefusedAt224AndExactAt256) {
 TEST(Striping, StripesOfMultiplesSplitWhatEqualOnesDoNot) {
   const Graph resnet = *BuildNetwork("resnet50");
   EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h2w2")), 32);
-  // The image has 224 = 7 * 32 rows, so 8 parts cannot have 32 rows each.
+  // The image has 224 = 7 * 32 rows, too few for 8 parts with multiples of 32 rows.
   EXPECT_EQ(NextExactMultiple(resnet, *SpatialGrid::Parse("h8")), std::nullopt);
   const auto striping = StripeNetwork(resnet, *SpatialGrid::Parse("h4"), 1, 32);
   ASSERT_TRUE(striping.ok()) << striping.message();
@@ -235,15 +235,15 @@ TEST(Striping, MemoryIsOfTheRankThatHasMost) {
   same.window = {1, 3, 3};
   same.pad = {0, 1, 1};
   const Striping striping = Stripe(Net(same, 10, 6), "n2h4", 4);
-  // A device has the outputs of both convolutions for 4 images; a rank has 3 of 10 rows, for 2
-  // images.
+  // A single device has the outputs of both convolutions for 4 images with 10 rows. The rank with
+  // most has them for 2 images with 3 rows.
   EXPECT_EQ(striping.device_activation_bytes, 4 * (4 + 8) * 10 * 6 * 4);
   EXPECT_EQ(striping.rank_activation_bytes, 2 * (4 + 8) * 3 * 6 * 4);
   EXPECT_EQ(striping.parameter_bytes, ((3 + 1) * 4 + (4 * 9 + 1) * 8) * 4);
-  EXPECT_EQ(striping.largest_exchange_bytes, 2 * 8 * 2 * 6 * 4);  // dy: a row from each side
+  EXPECT_EQ(striping.largest_exchange_bytes, 2 * 8 * 2 * 6 * 4);  // a row of dy from each side
 }
 
-// Holds the extents of a tensor's parts along h and w, and finds the rank that owns a position.
+// A tensor that is divided along h and w. Rank() returns the rank that owns a position.
 struct Tensor {
   std::vector<int64_t> h, w;  // extents of the parts
 
@@ -262,7 +262,7 @@ struct Tensor {
 
 using Moves = std::map<std::pair<int, int>, std::set<std::pair<int64_t, int64_t>>>;
 
-// Returns the pairs (element, window) of positions along one axis for which the window reads the
+// Returns the pairs (element, window) of positions along one axis such that the window reads the
 // element.
 std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, size_t axis,
                                                    int64_t elements, int64_t windows) {
@@ -276,9 +276,9 @@ std::vector<std::pair<int64_t, int64_t>> Connected(const Convolution& layer, siz
   return pairs;
 }
 
-// Lists the positions that each rank sends to each other rank. If `of_elements`, positions of x are
-// sent to the ranks whose windows read them. Otherwise positions of dy are sent. Each of them goes
-// to the ranks that own elements of x which its window reads.
+// Returns the positions that each rank sends to each other rank. If `of_elements`, a rank sends
+// elements of x to the ranks that own windows which read them. Otherwise it sends elements of dy to
+// the ranks that own elements of x which their windows read.
 Moves Count(const Convolution& layer, const Tensor& x, const Tensor& y, bool of_elements) {
   const auto sum = [](const std::vector<int64_t>& extents) {
     return std::accumulate(extents.begin(), extents.end(), int64_t{0});
@@ -346,8 +346,8 @@ TEST_P(HaloBytes, AreThosePositionByPosition) {
 INSTANTIATE_TEST_SUITE_P(
     Convolutions, HaloBytes,
     ::testing::Values(Case{3, 1, 1, 1, 12, 7, "h2"}, Case{3, 1, 1, 1, 13, 7, "h3"},
-                      Case{5, 1, 2, 1, 8, 5, "h4"},  // windows read all of a neighbour's rows
-                      Case{5, 1, 4, 2, 6, 4, "h6"},  // windows reach over several neighbours
+                      Case{5, 1, 2, 1, 8, 5, "h4"},  // windows read all rows of a neighbour
+                      Case{5, 1, 4, 2, 6, 4, "h6"},  // windows read rows of several neighbours
                       Case{7, 2, 3, 1, 16, 16, "h2w2"}, Case{3, 2, 1, 1, 16, 12, "w2"},
                       Case{3, 1, 2, 2, 9, 11, "h3w2"}, Case{4, 2, 1, 1, 12, 12, "h2w3"}));
 
@@ -361,9 +361,9 @@ TEST(HaloBytesOf, TheNetworksOwnInputNeedsNoGradient) {
 }
 
 // A 3x3 window with stride 2 and pad 1 moves over 128 rows, 64 on each rank. The first window of
-// the second rank also reads the first rank's last row. In the backward pass, the first rank needs
-// the window's other two rows of x, to find its maximum, and its row of gradients. The second rank
-// needs the first rank's last row again.
+// rank 1 also reads the last row of rank 0. In the backward pass, rank 0 needs the other two rows
+// of x that this window reads, to find the maximum, and the window's row of gradients. Rank 1 needs
+// the last row of rank 0 again.
 TEST(HaloBytesOf, GradientsOfMaximaNeedRowsOfBothTensors) {
   const StripedOperator pool = Find(Stripe(At("resnet18", 256), "h2"), "pool1");
   constexpr int64_t kRow = 2 * 64 * 128 * 4, kGradientRow = 2 * 64 * 64 * 4;
@@ -386,7 +386,7 @@ TEST(HaloBytesOf, AGatherGivesEachTheWhole) {
   const Striping striping = Stripe(Net(FullyConnected{10}, 5, 4), "h2", 3);
   const StripedOperator& made = Find(striping, "op");
   ASSERT_EQ(made.exchanges.size(), 1u);
-  constexpr int64_t kRow = 3 * 4 * 4 * 4;  // images, channels, columns, bytes
+  constexpr int64_t kRow = 3 * 4 * 4 * 4;  // images * channels * columns * bytes
   EXPECT_THAT(made.exchanges[0].received, ElementsAre(2 * kRow, 3 * kRow));
   EXPECT_THAT(made.exchanges[0].sent, ElementsAre(3 * kRow, 2 * kRow));
   EXPECT_EQ(striping.Traffic(true).all, 5 * kRow);

@@ -66,8 +66,7 @@ Traffic Between(const Machine& machine, const PlannedLayer& layer, const Degrees
   return counter.Count(OutputParts(layer.inputs[0].shape, from), 0, NeededParts(layer, 0, to), 0);
 }
 
-// In DeePa's Table 3, going from n=16 to any other degrees moves 15/16 of the input, apart from
-// halos.
+// In DeePa's Table 3, a change from n=16 to other degrees moves 15/16 of the input, and halos.
 TEST(Transfer, ResidentElementsAreCredited) {
   const LayerGraph vgg = *BuildLayerGraph(*BuildNetwork("vgg16"), 512);
   const PlannedLayer& layer = LayerOf(vgg, "conv5_1");
@@ -84,7 +83,7 @@ TEST(Transfer, ResidentElementsAreCredited) {
   EXPECT_EQ(Between(machine, layer, {16}, {1, 1, 2, 2}).moved, needed - resident);
 }
 
-// As in DeePa's appendix A.3, VGG-16's fully connected layers are on two of four devices.
+// VGG-16's fully connected layers are on two of four devices, as in appendix A.3 of DeePa.
 TEST(Transfer, ModelParallelLayersReceiveWhatTheyLack) {
   const LayerGraph vgg = *BuildLayerGraph(*BuildNetwork("vgg16"), 128);
   const Machine machine = MadeMachine({{"bus", 4, 1, 0}});

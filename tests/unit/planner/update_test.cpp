@@ -1,4 +1,4 @@
-// Compares update times with closed forms; bandwidths are in bytes per ms.
+// Compares update times with closed forms. Bandwidths in the formulas are in bytes per ms.
 #include "planner/cost/update.h"
 
 #include <gtest/gtest.h>
@@ -56,8 +56,8 @@ TEST(Update, ImagesAndRowsReplicateAndChannelsDivide) {
     EXPECT_EQ(UpdateBytes(model, {2, 1, 2, 2}, kBytes), UpdateBytes(model, {8}, kBytes));
     EXPECT_EQ(UpdateBytes(model, {4, 4}, kBytes), UpdateBytes(model, {4}, kBytes));
   }
-  // With rings, the parts of the channels use different ports at the same time. The paper's server
-  // serves one part of the channels after the other.
+  // Rings update the four parts of the channels at the same time, because they use different
+  // ports. The paper's server updates one part after the other.
   EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kRing, {4, 4}),
                    2.0 * 3 / 4 * (kBytes / 4.0) / kFlatRate + 6 * kFlatLatency);
   EXPECT_DOUBLE_EQ(Ms(kFlat, UpdateModel::kParameterServer, {4, 4}),
@@ -73,14 +73,15 @@ TEST(Update, OverNodesThePortsOfTheNodesDecide) {
                    2.0 * 3 / 4 * inner + 6 * 0.005 + 2.0 * 3 / 4 * outer + 6 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kTree, {16}),
                    2 * 2 * (inner + 0.005) + 2 * 2 * (outer + 0.02));
-  // Each device sends 12 of 16 parts to other nodes, and four devices share a node's port.
+  // With kOwner, each device sends 12 of 16 parts to other nodes, and the four devices of a node
+  // share its port.
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kOwner, {16}), 2 * 4 * 12.0 / 16 * outer + 2 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kParameterServer, {16}), 32 * outer + 2 * 0.02);
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kParameterServer, {4}), 8 * inner + 2 * 0.005);
 }
 
-// Channels are divided over the devices of a node and images over the nodes, so each node's port is
-// shared by four rings of a quarter of the parameters.
+// Channels are divided over the devices of a node, and images over the nodes. So four rings share
+// each node's port, and each ring sums a quarter of the parameters.
 TEST(Update, RingsOfAllChannelsShareANodesPort) {
   const double outer = kBytes / 10e6;
   EXPECT_DOUBLE_EQ(Ms(kNodes, UpdateModel::kRing, {4, 4}), 2.0 * 3 / 4 * outer + 6 * 0.02);

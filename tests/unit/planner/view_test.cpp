@@ -1,5 +1,5 @@
-// Tests views as index maps: each element of a small tensor is followed to its place in the node.
-// view.h says what the digits of a view are.
+// Tests views (view.h) as index maps: finds the place in the node for each element of a small
+// tensor.
 #include "planner/graph/formats/view.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Place = std::array<int64_t, kNodeAxes>;
 
-// Returns where the elements of an axis, or of a tensor in row-major order, lie in the node.
+// Returns the places in the node of all elements of an axis, or of a tensor in row-major order.
 std::vector<Place> PlacesOf(const Digits& digits) {
   std::vector<Place> places(1);
   for (const Digit& digit : digits) {
@@ -44,8 +44,8 @@ std::vector<std::vector<int64_t>> Factors(int64_t product, int count) {
   return all;
 }
 
-// Returns whether the digits can be cut so that the inner ones have `inner` positions: between two
-// digits, or by dividing one digit evenly.
+// Returns whether the digits can be cut, between two digits or within one, into outer digits and
+// inner digits with `inner` positions.
 bool Cuts(const Digits& digits, int64_t inner) {
   int64_t below = 1;
   for (size_t at = digits.size(); at-- > 0; below *= digits[at].size) {
@@ -55,7 +55,7 @@ bool Cuts(const Digits& digits, int64_t inner) {
   return inner == 1;
 }
 
-// Returns every order of the axes of a node.
+// Returns a view for every order of the axes of a node.
 std::vector<View> Orders(const NodeExtents& extents) {
   std::vector<View> views;
   std::vector<size_t> order = {0, 1, 2, 3};
@@ -131,7 +131,7 @@ TEST(View, AlignedDigitsCorrespondOneToOne) {
   EXPECT_GT(made, 300);
 }
 
-// Tests every subset of the digits of c = 3 * 2 * 2 and h = 2 * 2, in every order.
+// Compacts views of every subset of the digits of c = 3 * 2 * 2 and h = 2 * 2, in every order.
 TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
   const Digits digits = {{ViewAxis::kChannel, 3, 4},
                          {ViewAxis::kChannel, 2, 2},
@@ -160,7 +160,7 @@ TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
       }
       int64_t last = -1;
       size_t last_axis = kNodeAxes;
-      for (const auto& [from, to] : moved) {  // in the order of the axis
+      for (const auto& [from, to] : moved) {  // by axis, and along each axis by old coordinate
         EXPECT_EQ(to.size(), 1u);
         if (from.first == last_axis) {
           EXPECT_EQ(*to.begin(), last + 1);
@@ -175,8 +175,8 @@ TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
   }
 }
 
-// Two positions meet if they differ only in digits of `mixed`. Compares SeparationOf with a search
-// for the most parts of each axis such that positions of different parts never meet.
+// Two positions meet if they differ only in digits of `mixed`. Positions of different parts must
+// not meet. Compares SeparationOf with a search for the largest such number of parts of each axis.
 TEST(View, SeparateChannelsRowsAndColumnsAreThoseThatNeverMeet) {
   const NodeExtents extents = {2, 12, 1, 4, 2};
   Digits candidates;
@@ -193,7 +193,7 @@ TEST(View, SeparateChannelsRowsAndColumnsAreThoseThatNeverMeet) {
       const Digits mixed = {one, other};
       const bool are_apart = one.axis != other.axis || other.stride % (one.stride * one.size) == 0;
       if (!are_apart) continue;
-      // Groups positions that meet, by the least position of the group.
+      // The groups of positions that meet, by the least position of each group.
       std::map<Place, std::set<Place>> met;
       for (const Place& place : PlacesOf(AllOf(PlainView(extents, 4)))) {
         Place least = place;

@@ -65,7 +65,7 @@ std::string TimeText(const std::optional<MicroConfiguration>& undivided) {
   return undivided ? NumberText("%.4g", undivided->time_ms) : "none fits";
 }
 
-// Formats as "1.25x"; empty if one of the times is unknown.
+// Formats over_ms / ms as "1.25x". Returns an empty text if one of the times is unknown.
 std::string GainText(double over_ms, double ms) {
   return over_ms > 0 && ms > 0 ? NumberText("%.2fx", over_ms / ms) : "";
 }
@@ -108,7 +108,8 @@ void PrintTable(const Measured& measured, const Options& options) {
   }
 }
 
-// Reports divisions whose output differed or could not be compared. Returns true if one differed.
+// Reports divisions whose output differed from the undivided output, or could not be compared with
+// it. Returns true if an output differed.
 bool TellOfUnverified(const CLI::App& app, const Measured& measured) {
   bool wrong = false;
   for (const MeasuredLayer& layer : measured.layers) {
@@ -151,8 +152,8 @@ Result<int> Bench(const CLI::App& app, const BenchOptions& bench) {
   Progress progress(layers, options.rewrites_lines,
                     [&](const std::string& line) { Refuse(app, line); });
   if (bench.cliff) {
-    // By default only engines of the legacy API are measured, because cuDNN itself chooses from
-    // these in a program's legacy calls.
+    // The default is engines of the legacy API, because cuDNN itself chooses from these if a
+    // program calls that API.
     const EngineSet engines =
         bench.variables.Given("UCUDNN_ENGINES") ? options.engines : EngineSet::kLegacy;
     const Result<Cliffs> cliffs = MeasureCliffs(layers, options, engines, store.get(),

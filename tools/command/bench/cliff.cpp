@@ -53,7 +53,7 @@ Result<Cliff> MeasureCliff(tuning::KernelToMeasure kernel, const Layer& layer,
   if (cliff.HasCliff()) {
     UCUDNN_RETURN_IF_ERROR(ChooseWithin(kernel, request, options, legacy, cliff));
   }
-  // If ucudnn leaves the call unchanged, both contenders are the same and run once.
+  // If ucudnn would run what the real library runs, cliff.real and cliff.ucudnn share one run.
   const bool same = cliff.real && cliff.ucudnn &&
                     cliff.real->division.configuration == cliff.ucudnn->division.configuration;
   std::vector<Contender*> contenders = {&cliff.best};
@@ -103,7 +103,7 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
   Cliffs cliffs;
   cliffs.platform = bench.device().platform;
   for (Layer layer : layers) {
-    // This is the alignment of a program's calls, so that a run finds these measurements.
+    // With the alignment of a program's legacy calls, a run finds these measurements.
     layer.problem.alignment = cudnn::kLegacyAlignment;
     progress(layer);
     tuning::KernelToMeasure kernel{bench.device(), layer.problem, 0, handle};

@@ -13,13 +13,12 @@
 namespace ucudnn::command {
 namespace {
 
-// The loss of AlexNet's conv2, forward, with cuDNN 7.0.1, as mu-cuDNN's Fig. 1 gives it.
+// How much slower AlexNet's conv2 runs beyond the cliff (forward, cuDNN 7.0.1; mu-cuDNN, Fig. 1).
 constexpr const char* kPaper = "4.51x";
 
 double Ratio(double ms, double best_ms) { return best_ms > 0 ? ms / best_ms : 1; }
 
-// Formats a contender's time with four digits, or from a second on in whole milliseconds, and its
-// ratio to the best time.
+// Formats a contender's time, as Milliseconds() does, and the ratio of this time to `best_ms`.
 std::string TimesText(const std::optional<Contender>& contender, double best_ms) {
   if (!contender) return "nothing fits";
   char ratio[16];

@@ -60,8 +60,8 @@ MeasuredLayer Choose(const Layer& layer, const std::vector<planning::Candidate>&
   return chosen;
 }
 
-// Returns the engine whose output is compared with a division's: the fastest one that fits or, if
-// none fits, the fastest one with any workspace.
+// Returns the undivided engine with whose output a division's output is compared: the fastest
+// engine within the limit or, if no engine fits the limit, the fastest one with any workspace.
 std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
                                             const std::vector<planning::Candidate>& usable,
                                             planning::PromiseRequest request) {
@@ -70,8 +70,8 @@ std::optional<MicroConfiguration> Reference(const MeasuredLayer& chosen,
   return planning::FastestUndivided(usable, request);
 }
 
-// Marks the division's tiles in the store as compared. The rows of a kind of tiles are stored under
-// its SlackTwin.
+// Marks the division's tiles in the store as verified. The store keeps the rows of tiles under
+// SlackTwin(kind).
 void MarkTiles(const tuning::KernelToMeasure& kernel, const Division& division,
                planning::MeasurementStore* store) {
   if (store == nullptr || division.tiles == nullptr) return;
@@ -80,12 +80,12 @@ void MarkTiles(const tuning::KernelToMeasure& kernel, const Division& division,
     row.tile = {};
     const Status marked =
         store->MarkVerified(SlackTwin(division.tiles->kinds[kind]), kernel.device.platform, {row});
-    if (!marked.ok()) return;  // without a mark, a run only compares again
+    if (!marked.ok()) return;  // without the mark, a run compares these tiles once more
   }
 }
 
-// Chooses as a run with these options would, and compares the chosen division's output. If the
-// output is wrong, chooses again.
+// Chooses as a run with these options would, and compares the chosen division's output with that of
+// an undivided engine. If the division's output is wrong, chooses again.
 Result<MeasuredLayer> ChooseVerified(const tuning::KernelToMeasure& kernel, const Layer& layer,
                                      const Options& options, tuning::LegacyKernels& kernels,
                                      planning::MeasurementStore* store) {
@@ -126,7 +126,7 @@ Result<MeasuredLayer> ChooseVerified(const tuning::KernelToMeasure& kernel, cons
   }
 }
 
-// Layers that share measurements, so that one device should measure all of them.
+// Layers of one kernel family. They share measurements, so one device measures all of them.
 struct LayerUnit {
   std::vector<size_t> layers;
   double work = 0;
@@ -149,7 +149,7 @@ std::vector<LayerUnit> UnitsOf(const std::vector<Layer>& layers) {
   return units;
 }
 
-// A device and its measurements. If a layer fails on one device, another device tries it.
+// A device and its measurements.
 struct DeviceBench {
   DeviceBench(tuning::HeldDevice& held, const Options& options, planning::MeasurementStore* store)
       : held(held),
@@ -167,8 +167,8 @@ struct DeviceBench {
     if (!chosen.ok()) return Status::Error(layer.name + ": " + chosen.message());
     return chosen;
   }
-  // Returns whether the device still works. If so, the layer or a lack of memory caused the
-  // failure.
+  // Returns whether the device still works after a failed measurement. If it works, the layer or a
+  // lack of memory caused the failure.
   bool Works() const {
     const cuda::Driver& driver = *held.device().driver;
     const cuda::ContextScope context(driver, held.device().context);
@@ -219,8 +219,8 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   for (const std::string& why : refused) progress.Warn(why);
   std::vector<Layer> layers = asked;
   for (Layer& layer : layers) {
-    // This is the alignment of a program's calls, so that a run finds these measurements. Layers
-    // from a report have alignments of their own.
+    // With the alignment of a program's legacy calls, a run finds these measurements. Layers from
+    // a report keep the alignments that the report gives.
     if (layer.problem.alignment == 1) layer.problem.alignment = cudnn::kLegacyAlignment;
   }
   std::vector<std::unique_ptr<DeviceBench>> benches;
@@ -230,8 +230,8 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   progress.UseDevices(benches.size());
   std::vector<LayerUnit> units = UnitsOf(layers);
   if (benches.size() > 1) {
-    // The longest units come first, so that no device begins a long one when the others are
-    // finished.
+    // The units with most work come first. Otherwise a device might begin a long unit when the
+    // other devices are about to finish.
     std::stable_sort(units.begin(), units.end(),
                      [](const LayerUnit& a, const LayerUnit& b) { return a.work > b.work; });
   }
@@ -239,7 +239,7 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   std::vector<std::optional<Failure>> failed(layers.size());
   const auto measure = [&](size_t device, size_t unit) -> Status {
     for (const size_t at : units[unit].layers) {
-      if (measured[at]) continue;  // measured by a device that failed at a later layer
+      if (measured[at]) continue;  // done by a device that failed later in this unit
       progress.Begin(layers[at]);
       Result<MeasuredLayer> one = benches[device]->Measure(layers[at], options);
       if (one.ok()) {

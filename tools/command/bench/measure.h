@@ -20,16 +20,17 @@ namespace ucudnn::command {
 struct MeasuredLayer {
   Layer layer;
   // `undivided` is the fastest legacy algorithm, and `best_undivided` the fastest engine of any
-  // API, both within the workspace limit. `divided` is the fastest division (WR, or tiles if a run
-  // would look for them), which may be a single graph engine. A member is unset if nothing fits.
-  // `divided` is also unset if a division would change the numerics.
+  // API. `divided` is the fastest division: micro-batches (WR), tiles if a run would look for them,
+  // or a single graph engine. All are within the workspace limit. A member is unset if nothing fits
+  // the limit. `divided` is also unset if a division would change the numerics.
   std::optional<MicroConfiguration> undivided, best_undivided;
   std::optional<Division> divided;
-  // True if nothing is divided. Also true if a comparison, now or earlier, found that the output of
-  // `divided` equals an undivided engine's: a run requires this. If false, `unverified` says why.
+  // True if nothing is divided, or if a comparison, now or earlier, found that the output of
+  // `divided` equals an undivided engine's output. A run uses only verified divisions. If false,
+  // `unverified` says why.
   bool verified = true;
   std::string unverified;
-  // Texts about divisions whose output was wrong. `divided` uses none of their pieces.
+  // A text about each division whose output was wrong. `divided` uses no piece of these divisions.
   std::vector<std::string> wrong;
 };
 
@@ -41,16 +42,16 @@ struct Measured {
 };
 
 // Measures everything that `options` requires (engines, policy, limit, determinism) and that the
-// store (null: none) does not hold yet. Also compares the divisions that it chooses, so that a run
-// need not measure or compare. Uses the devices that `options` names, in parallel. `progress`
-// reports devices that are left out or fail; other devices do their work. Fails if there is no
-// device, no real cuDNN, or no engine for a layer.
+// store (null: none) does not hold yet. Also compares the chosen divisions with undivided engines,
+// so that a run need not measure or compare. Uses the devices that `options` names, in parallel.
+// `progress` reports devices that are left out or that fail; other devices do the work of these.
+// Fails if there is no device, no real cuDNN, or no engine for a layer.
 Result<Measured> MeasureLayers(const std::vector<Layer>& layers, const Options& options,
                                planning::MeasurementStore* store, Progress& progress);
 
 // Returns the tiles among which a run with these options would choose, given the kernel's measured
-// `candidates`. Leaves out tiles that are slower than another choice in a whole call
-// (LegacyKernels::WithoutSlower). Measures tiles if the kernel may be measured.
+// `candidates`. Leaves out tiles that prove slower than another choice when the complete kernel is
+// timed (LegacyKernels::WithoutSlower). Measures tiles if kernel.may_measure.
 planning::Tilings TilingsOf(const tuning::KernelToMeasure& kernel, const Options& options,
                             const std::vector<planning::Candidate>& candidates,
                             const planning::PromiseRequest& request,

@@ -23,8 +23,8 @@ const char* SeverityName(Severity severity) {
   return "";
 }
 
-// Replaces control characters, so that text from a process's environment or files stays one
-// harmless line.
+// Replaces control characters by "?". Text from a process's environment or files then stays on one
+// line and cannot control the terminal.
 std::string Printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
@@ -35,7 +35,7 @@ void PrintLine(const std::string& name, const std::string& text) {
   std::cout << std::left << std::setw(kNameColumn) << name << Printable(text) << "\n";
 }
 
-// Prints sentences as PrintLine does, broken into lines at spaces.
+// Prints `text` as PrintLine does, but breaks it into lines at spaces.
 void PrintWrapped(const std::string& name, const std::string& text) {
   std::istringstream words(text);
   std::string line;

@@ -10,7 +10,7 @@
 
 namespace ucudnn::command {
 
-enum class Severity { kNote, kWarning, kFault };  // kFault: it keeps ucudnn from working
+enum class Severity { kNote, kWarning, kFault };  // with a kFault, ucudnn does not work
 
 struct Finding {
   Severity severity = Severity::kNote;
@@ -26,7 +26,7 @@ struct KernelFinding {
 };
 
 struct Diagnosis {
-  // Name and text; an empty name continues the fact before.
+  // Pairs of name and text. A text with an empty name continues the previous fact.
   std::vector<std::pair<std::string, std::string>> facts;
   std::vector<KernelFinding> kernels;
   std::vector<Finding> findings;

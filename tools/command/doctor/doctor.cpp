@@ -31,8 +31,8 @@ struct DoctorOptions {
   VariableOptions variables;
 };
 
-// Adds the reasons that the file shows: why the drop-in cannot be loaded into `program`, or why
-// ucudnn cannot serve the program. Returns whether the program may be run.
+// Adds a fault if the file of `program` shows that the drop-in cannot be loaded into the program,
+// or that the program needs another version of cuDNN. Returns whether the program may be run.
 bool CheckProgramFile(const std::string& program, Diagnosis& diagnosis) {
   Status preload = CheckImage(program);
   if (preload.ok()) preload = CheckPreload(program);
@@ -68,7 +68,7 @@ void AddHostGaps(const HostGaps& gaps, Diagnosis& diagnosis) {
   }
 }
 
-// Sets the verdict. REQUIRES: all findings are in `diagnosis`.
+// Sets the verdict: `success`, or the first fault. REQUIRES: all findings are in `diagnosis`.
 void Judge(const std::string& success, Diagnosis& diagnosis) {
   const Finding* const fault = diagnosis.FirstFault();
   diagnosis.works = fault == nullptr;
@@ -80,15 +80,16 @@ std::string SummaryText(const ReportSummary& summary) {
          " divided";
 }
 
-// Facts that are known before a process is looked at.
+// What is known before a process is examined.
 struct Surroundings {
   const Installation& installation;
   const Options& options;  // options of the process
-  // The driver's version; none if its absence was already reported.
+  // The CUDA driver's version (0: unknown). Unset if a finding already says that no driver works.
   std::optional<int> cuda_driver;
 };
 
-// Adds how an observed process uses cuDNN. Returns the verdict for the case that nothing is wrong.
+// Adds facts and findings about an observed process's use of cuDNN. Returns the verdict that holds
+// if there is no fault.
 std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
                              const std::string& report, const Surroundings& around,
                              Diagnosis& diagnosis) {
@@ -109,7 +110,7 @@ std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
     }
     return "the drop-in is in place";
   }
-  // If there is a fault already, it may be the cause, so this finding is only a note.
+  // An earlier fault may be the cause of the next finding, which then is only a note.
   const Severity severity = diagnosis.FirstFault() != nullptr ? Severity::kNote : Severity::kFault;
   if (view.has_log && !use.called) {
     diagnosis.Add(severity, "the program loaded cuDNN, but called nothing of it",
@@ -174,7 +175,7 @@ void DiagnoseRun(const DoctorOptions& options, const ProgramWords& words,
   const Surroundings around = {
       installation, parsed,
       machine.driver.ok() ? std::optional(machine.cuda_driver) : std::nullopt};
-  // Checks the processes that use cuDNN; if none does, checks the program itself.
+  // Checks the processes that use cuDNN. If no process uses it, checks the program itself.
   std::string success;
   bool any = false;
   const auto check = [&](const ObservedProcess& process, const CudnnUse& use) {
@@ -291,7 +292,7 @@ Result<int> Doctor(const CLI::App& app, const DoctorOptions& options, const Prog
   } else {
     DiagnoseMachine(diagnosis);
   }
-  std::signal(SIGPIPE, SIG_DFL);  // as in Main, now that no program can inherit this setting
+  std::signal(SIGPIPE, SIG_DFL);  // only now, because the program must inherit the parent's setting
   (options.json ? PrintJson : PrintText)(diagnosis);
   return diagnosis.works ? 0 : kFailed;
 }

@@ -27,7 +27,7 @@ bool InContainer() {
   return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0;
 }
 
-// Returns a text about a failure of cuInit; for known errors (see cuda.h) it gives the cause.
+// Returns a text about a failure of cuInit, with the cause of errors that are known (cuda.h).
 std::string InitFailure(int error) {
   const std::string number = "cuInit fails with error " + std::to_string(error);
   switch (error) {
@@ -42,8 +42,8 @@ std::string InitFailure(int error) {
   }
 }
 
-// Finds the real cuDNN for a program without a run path of its own. Returns its path with its
-// version; `file` receives the path alone.
+// Finds the real cuDNN that a program without a run path would load. Returns the version and the
+// path of this cuDNN; `file` receives the path alone.
 Result<std::string> FindRealCudnn(const Options& options, const std::string& drop_in,
                                   std::string& file, Diagnosis& diagnosis) {
   const cudnn::RealSearch search = cudnn::FindReal(options.real_cudnn.c_str(), nullptr);
@@ -183,7 +183,8 @@ Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis) {
     diagnosis.Add(Severity::kWarning, warning, "the default holds", "correct or unset it");
   }
   if (const SpatialOptions& spatial = options.spatial; !spatial.refusal.empty()) {
-    // This process has no rank, but processes that the program starts may have one.
+    // If only this process's rank is missing, this is a warning: processes that the program starts
+    // may have ranks.
     diagnosis.Add(spatial.lacks_ranks ? Severity::kWarning : Severity::kFault, spatial.refusal,
                   "every convolution, pooling and normalisation is refused");
   }
@@ -210,8 +211,8 @@ void CheckStores(const Options& options, Diagnosis& diagnosis) {
   for (size_t i = 0; i < choice.paths.size(); ++i) {
     const std::string& path = choice.paths[i];
     const bool written = i == choice.written;
-    // If this host writes a file of its own, the list has the user's shared file in front of that
-    // file. The shared file is only read, and may not exist yet.
+    // If the first store is on a network file system, this host writes a file of its own, which
+    // comes later in the list. The first store is then only read, and may not exist yet.
     std::error_code error;
     const bool missing = i < choice.written && !std::filesystem::exists(path, error);
     std::string state = missing ? "not there yet" : StoreState(path, written, diagnosis);
@@ -263,7 +264,7 @@ void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis
   const auto number = static_cast<int64_t>(missing.size());
   const std::string what = "the drop-in lacks " + Counted(number, "function") + " of " + real +
                            ": " + Join(missing, ", ");
-  // The check of the machine may have added the same warning for the same library.
+  // CheckMachine may have added this warning for this library already.
   for (const Finding& finding : diagnosis.findings) {
     if (finding.what == what) return;
   }

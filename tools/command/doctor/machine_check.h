@@ -20,8 +20,8 @@ std::string ValueOf(const VariableMap& variables, const char* name);
 // Returns this process's environment.
 VariableMap OwnVariables();
 
-// Returns the options that `variables` give. Adds the variables that are set, and a warning for
-// each variable that is unknown, ignored, outdated or left over.
+// Returns the options that `variables` set. Adds a fact for each UCUDNN_ variable, and a finding
+// for each variable that is unknown, outdated or not accepted, or that limits what ucudnn does.
 Options CheckVariables(const VariableMap& variables, Diagnosis& diagnosis);
 
 // Adds each store of `options`, and the store's faults, to `diagnosis`.
@@ -35,18 +35,18 @@ struct FoundMachine {
   Status drop_in;  // whether this installation's libraries exist
   Status stand_ins;
   Status driver;          // whether there is a driver with a device
-  Status real;            // whether a program without a run path of its own finds cuDNN
-  std::string real_file;  // path of that cuDNN; empty if there is none
+  Status real;            // whether a program without a run path finds a real cuDNN
+  std::string real_file;  // path of the real cuDNN; empty if there is none
   int cuda_driver = 0;    // cuDriverGetVersion; 0: unknown
 };
 
-// Checks this machine. With the stand-ins (`host`), does not look for a driver and the real
-// library.
+// Checks this machine. If `host` (the CPU stand-ins are used), does not look for a driver and the
+// real cuDNN.
 FoundMachine CheckMachine(const Installation& installation, const Options& options, bool host,
                           Diagnosis& diagnosis);
 
 // Adds a warning, once for each library, if `real` exports functions that `drop_in` does not. A
-// program linked with such a function does not start with the drop-in in front of `real`.
+// program that is linked with such a function does not start if the drop-in is in front of `real`.
 void CheckExports(const std::string& drop_in, const std::string& real, Diagnosis& diagnosis);
 
 // Returns the remedy for a missing driver on this machine.

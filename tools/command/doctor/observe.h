@@ -1,5 +1,5 @@
-// Runs a program under observation: with the drop-in in front of cuDNN, with the loader's log, and
-// with a report of every process. Used from main's thread only.
+// Runs a program under observation: the loader writes a log, and ucudnn writes a report of each
+// process. Used from main's thread only.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace ucudnn::command {
 
 struct ObservedProcess {
   ProcessView view;
-  std::string report;  // path; empty if the process wrote none
+  std::string report;  // path of the process's report; empty if it wrote none
 };
 
 struct Observation {
@@ -34,14 +34,14 @@ class ObservationFolder {
   std::string path_;
 };
 
-// Starts `program`, a file, with `words` as its arguments, and waits for its end. The program
-// writes to this command's stdout and stderr, or with `to_stderr` only to stderr. If the user set
-// UCUDNN_REPORT, the report is written and read at that path. REQUIRES: this process's environment
-// is set up for the program.
+// Starts the file `program` with the arguments `words` and waits for its end. If `to_stderr`, the
+// program's stdout goes to this command's stderr. If the user set UCUDNN_REPORT, reports are
+// written and read there, otherwise in `folder`. REQUIRES: this process's environment is set up for
+// the program.
 Result<Observation> Observe(const std::string& program, const ProgramWords& words, bool to_stderr,
                             const ObservationFolder& folder);
 
-// Returns the path that the value of UCUDNN_REPORT means in process `pid`.
+// Returns the report's path in process `pid` if UCUDNN_REPORT is `value`: %p becomes the id.
 std::string ReportPath(const std::string& value, pid_t pid);
 
 }  // namespace ucudnn::command

@@ -15,7 +15,7 @@ namespace ucudnn::command {
 namespace {
 
 constexpr std::string_view kSoname = "libcudnn.so.9";
-// Only ucudnn's drop-in needs this library.
+// A libcudnn that needs this library is ucudnn's drop-in.
 constexpr std::string_view kOwnSoname = "libucudnn.so.1";
 constexpr std::string_view kDlsymHook = "libucudnn_dlsym.so";
 constexpr std::string_view kDeleted = " (deleted)";
@@ -72,8 +72,8 @@ void LookAt(const ProcessView& view, const std::string& mapped, CudnnUse& use) {
   FindUser(path, *elf, use);
 }
 
-// Returns whether objects other than the drop-in call the cuDNN at `path`. `reopened` says that the
-// drop-in opened this cuDNN, too.
+// Returns whether objects other than the drop-in call the cuDNN at `path`. If `reopened`, the
+// drop-in opened this cuDNN, and look-ups in it by dlsym() are the drop-in's.
 bool IsCalled(const ProcessView& view, const std::string& path, bool reopened) {
   return std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {
     if (binding.library != path || IsPartOfCudnn(NameOf(binding.user))) return false;
@@ -98,8 +98,8 @@ void ReadLog(const ProcessView& view, CudnnUse& use) {
     if (NameOf(opened.by).starts_with("libucudnn")) {
       use.called = true;
     } else if (!use.drop_in.empty() && Canonical(opened.path) != use.drop_in) {
-      // The log does not tell which object opens a library for a second time. If the process also
-      // asked for the drop-in, this assumes that the drop-in opened it.
+      // The log does not show which object opens a library for a second time. If the process uses
+      // the drop-in, too, this assumes that the drop-in opens opened.path the second time.
       const auto& again = view.repeated;
       const bool reopened = (use.opened || !use.dlsym_hook.empty() || !use.served.empty()) &&
                             std::find(again.begin(), again.end(), opened.path) != again.end();
@@ -127,7 +127,7 @@ bool Names(const std::string& paths, const std::string& wanted) {
                      [&](const std::string& path) { return Canonical(path) == Canonical(wanted); });
 }
 
-// Adds the reason why the drop-in is absent. Reasons that hide others come first.
+// Adds a fault with the reason why the drop-in is not in the process.
 void ExplainAbsence(const ProcessView& view, const CudnnUse& use, const Installation& installation,
                     Diagnosis& diagnosis) {
   const std::string preload = ValueOf(view.variables, "LD_PRELOAD");
@@ -182,13 +182,13 @@ CudnnUse FindCudnnUse(const ProcessView& view) {
   }
   for (const std::string& file : files) LookAt(view, file, use);
   ReadLog(view, use);
-  // TensorFlow and XLA define functions with cuDNN's names, which open the library and forward the
-  // calls. So a file that defines such functions counts as a static cuDNN only if nothing shows
-  // that the process uses a libcudnn.
+  // TensorFlow and XLA define functions with cuDNN's names, which open libcudnn and forward the
+  // calls. So a file with such functions counts as a static cuDNN only if nothing shows that the
+  // process uses a libcudnn.
   std::string linked_in = std::exchange(use.linked_in, "");
   if (!use.Any()) use.linked_in = std::move(linked_in);
-  // NVIDIA's own libraries also contain a runtime, so a runtime inside a file counts only if there
-  // is no shared one.
+  // NVIDIA's own libraries contain static CUDA runtimes, so a static runtime counts only if the
+  // process has no libcudart.
   const auto is_inside = [](const std::string& runtime) { return !runtime.starts_with('/'); };
   if (!std::all_of(use.cuda_runtime.begin(), use.cuda_runtime.end(), is_inside)) {
     std::erase_if(use.cuda_runtime, is_inside);

@@ -1,6 +1,6 @@
-// Finds out how a process uses cuDNN, and whether the drop-in gets its calls; if not, names the
-// cause. Works on what was observed of the process, and reads the files that the process mapped.
-// Thread-compatible.
+// Finds out how a process uses cuDNN, and whether the process's cuDNN calls reach the drop-in. If
+// they do not, names the cause. Works on a ProcessView, and reads the files that the process
+// mapped. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace ucudnn::command {
 
-// An object that asked for cuDNN, and how the object names it.
+// An object file that refers to cuDNN.
 struct CudnnUser {
   std::string path;
-  // True if the object needs the library; false if it only has texts with the library's name, or
-  // functions with cuDNN's names.
+  // True if the file is linked with cuDNN. False if it only contains cuDNN's name as text, or
+  // defines functions with cuDNN's names.
   bool linked = false;
-  std::string library;  // the library's name with its version
+  std::string library;  // if `linked`: the name with its version, such as libcudnn.so.9
   std::string rpath;
   std::string runpath;
 };
@@ -41,31 +41,31 @@ struct CudnnUse {
   std::vector<SecondCudnn> second;
   std::vector<std::string> served;  // files that call cuDNN through the drop-in
   std::vector<CudnnUser> users;
-  // The file that defines cuDNN's functions; empty if the process uses a libcudnn.
+  // The file into which cuDNN is linked statically; empty if the process uses a libcudnn.
   std::string linked_in;
-  std::vector<std::string> cuda_runtime;  // CUDA runtimes, or files with a static one
+  std::vector<std::string> cuda_runtime;  // libcudart files, or else files with a static runtime
   std::string driver;
   // Files of ucudnn or cuDNN that were replaced after the process mapped them.
   std::vector<std::string> replaced;
   bool opened = false;  // whether dlopen returned the drop-in (only the log shows this)
-  bool called = false;  // whether the drop-in has forwarded a call to the real library
+  bool called = false;  // whether the drop-in has opened the real library, to forward a call
 
-  // Returns whether the process uses cuDNN at all. The drop-in alone does not count, because it is
-  // in every process with LD_PRELOAD.
+  // Returns whether the process uses cuDNN at all. A loaded drop-in alone does not show this,
+  // because LD_PRELOAD loads it into every process.
   bool Any() const;
 };
 
 CudnnUse FindCudnnUse(const ProcessView& view);
 
-// Adds facts: the libraries that the process uses.
+// Adds facts about the libraries that the process uses.
 void AddUse(const ProcessView& view, const CudnnUse& use, Diagnosis& diagnosis);
 
-// Adds the reasons why the drop-in does not get the calls. Returns true if there are none.
+// Adds the reasons why cuDNN calls do not reach the drop-in. Returns whether they reach it.
 bool CheckInterception(const ProcessView& view, const CudnnUse& use,
                        const Installation& installation, Diagnosis& diagnosis);
 
-// Adds a fault if the process's CUDA runtime is newer than the driver (`cuda_driver` is
-// cuDriverGetVersion; 0: unknown), or if cuDNN has no driver.
+// Adds a fault if the process's CUDA runtime is newer than the driver, whose cuDriverGetVersion is
+// `cuda_driver` (0: unknown). Adds a warning if the process has cuDNN but no driver.
 void CheckCuda(const ProcessView& view, const CudnnUse& use, int cuda_driver, Diagnosis& diagnosis);
 
 }  // namespace ucudnn::command

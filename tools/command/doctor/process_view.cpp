@@ -66,8 +66,8 @@ bool IsSecure(const std::string& auxiliary) {
   return false;
 }
 
-// Returns NAME from "key=NAME [0];  rest", as the loader writes it; `end` receives the position
-// behind NAME.
+// Returns NAME from a line of the loader's log such as "KEYNAME [0];  REST". `end` receives the
+// position after NAME. Returns an empty text if the line does not contain `key`.
 std::string LoggedName(std::string_view line, std::string_view key, size_t& end) {
   const size_t at = line.find(key);
   end = at != std::string_view::npos ? line.find(" [", at) : at;
@@ -82,8 +82,8 @@ void ReadBinding(const std::string& line, ProcessView& view) {
   std::string user = LoggedName(line, "binding file ", user_end);
   if (user.empty()) return;
   std::string library = LoggedName(std::string_view(line).substr(user_end), "] to ", end);
-  // A library's calls of its own functions have a version in the log; look-ups by dlsym() have
-  // none.
+  // If user == library, the line is about the library's call of its own function or about a
+  // look-up by dlsym(). Only the line about a call ends with the version in brackets.
   if (user == library && line.back() == ']') return;
   const bool known =
       std::any_of(view.bindings.begin(), view.bindings.end(), [&](const CudnnBinding& binding) {

@@ -1,6 +1,6 @@
 // The facts about a process that can be observed from outside: its program, the files that the
-// loader mapped, its environment. A running process is read from /proc, an ended process from the
-// loader's log (LD_DEBUG). Everything that the process wrote is taken as text and not trusted.
+// loader mapped, and its environment. They come from /proc if the process runs, and from the
+// loader's log (LD_DEBUG) if it has ended. What the process wrote is treated as untrusted text.
 // Thread-compatible.
 #pragma once
 
@@ -22,7 +22,7 @@ struct OpenedLibrary {
 
 // An object whose calls of cuDNN's functions the loader bound to a library.
 struct CudnnBinding {
-  std::string user;     // the object that calls; equal to `library` for look-ups by dlsym
+  std::string user;     // the object that calls; equal to `library` if dlsym was called
   std::string library;  // the file that defines the functions
 };
 
@@ -35,11 +35,11 @@ struct ProcessView {
   bool secure = false;    // whether the process started with more rights than its user
   // Whether the process is in another mount namespace, such as a container.
   bool elsewhere = false;
-  std::string root;  // prefix under which this process can read its paths; empty if none is needed
+  std::string root;      // the prefix to put before its paths to read them; empty if none is needed
   std::string folder;    // its working folder
   bool has_log = false;  // whether the loader's log is known; the members below come from it
-  std::vector<OpenedLibrary> opened;   // libraries opened at run time that were not loaded before
-  std::vector<std::string> reopened;   // paths that dlopen returned, whether new or not
+  std::vector<OpenedLibrary> opened;   // libraries that dlopen loaded, not those loaded before
+  std::vector<std::string> reopened;   // all paths that dlopen returned, loaded before or not
   std::vector<std::string> repeated;   // paths that dlopen returned more than once
   std::vector<CudnnBinding> bindings;  // without duplicates
 };

@@ -34,7 +34,7 @@ Status CheckVersion(const std::string& path) {
                        std::to_string(kReportVersion) + ", as this ucudnn writes it");
 }
 
-// Reads from the stores the workspace that engines need to run a kernel undivided.
+// Finds in the stores how much workspace an engine needs to run a kernel undivided.
 class UndividedNeeds {
  public:
   UndividedNeeds(const Options& options, planning::Platform platform)
@@ -61,8 +61,8 @@ class UndividedNeeds {
   std::unique_ptr<db::SqliteStore> store_;
 };
 
-// Formats as "68 ms; undivided within the limit 118 ms, 75 ms by the best engine of any API"; empty
-// if a time is unknown.
+// Formats as "68 ms; undivided within the limit 118 ms, 75 ms by the best engine of any API".
+// Returns an empty text if a time is unknown.
 std::string TimesText(const ReportedKernel& kernel) {
   const std::optional<double> undivided = KnownTime(kernel.undivided),
                               best = KnownTime(kernel.best_undivided);

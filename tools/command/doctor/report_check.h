@@ -14,9 +14,9 @@ struct ReportSummary {
   int divided = 0;
 };
 
-// Adds to `diagnosis` what the report at `path` says: each kernel, what it runs and why, each
-// fallback, and what was split. The stores of `options` give the workspaces of undivided engines.
-// If the file is no report, the error says so.
+// Adds to `diagnosis` what the report at `path` says about each kernel, each fallback, and the
+// split over ranks. Looks up workspaces of undivided engines in the stores of `options`. Fails if
+// the file is no report of this version.
 Result<ReportSummary> CheckReport(const std::string& path, const Options& options,
                                   Diagnosis& diagnosis);
 

@@ -13,8 +13,8 @@
 namespace ucudnn::command {
 namespace {
 
-// If a rank waits for exchanges or sums longer than this share of a step, the doctor notes the
-// time.
+// A rank's wait for exchanges, or for sums, becomes a finding if it is longer than this share of a
+// step.
 constexpr double kNotableShare = 0.05;
 
 std::string LauncherName(const std::string& rank_variable, bool is_ours) {
@@ -73,7 +73,7 @@ void CheckRendezvous(const SpatialOptions& spatial, Diagnosis& diagnosis) {
   }
 }
 
-// Returns the number of devices; none if no driver works.
+// Returns the number of CUDA devices; unset if no driver works.
 std::optional<int> CountDevices() {
   const Result<SharedLibrary> library = SharedLibrary::Open("libcuda.so.1");
   if (!library.ok()) return std::nullopt;
@@ -175,8 +175,8 @@ void CheckStep(const RankEntry& rank, Diagnosis& diagnosis) {
 
 bool Exchanges(const SplitKernelEntry& kernel) { return kernel.moved_bytes() > 0; }
 
-// Returns whether dy is sent twice, once for each gradient of a layer. This is so unless the
-// program tells ucudnn that both have the same dy.
+// Returns whether dy of a layer is sent twice, for the data gradient and for the filter gradient.
+// It is sent once if the program calls ucudnnSpatialSameGradient.
 bool SendsTwice(const RankEntry& rank) {
   for (const SplitKernelEntry& data : rank.kernels) {
     if (data.op != "backward_data" || !data.problem || !Exchanges(data)) continue;
@@ -200,7 +200,7 @@ void CheckKernels(const RankEntry& rank, Diagnosis& diagnosis) {
     diagnosis.Add(Severity::kWarning, SplitKernelLabel(kernel) + " is refused on all ranks",
                   kernel.reason, "docs/spatial.md says what can be split");
   }
-  // Two slices are exchanged at the same time, so only further slices cost time.
+  // The exchanges of two slices overlap with work; those of further slices cost time.
   if (most_slices > 2) {
     diagnosis.Add(Severity::kNote,
                   "a call exchanges its images in up to " + std::to_string(most_slices) + " slices",
@@ -239,7 +239,7 @@ void CheckSplitJob(const SplitJob& job, Diagnosis& diagnosis) {
                       "rank " + std::to_string(rank.rank) + " of " + job.grid.Text() + ": " +
                           (rank.transport.empty() ? "none yet" : rank.transport + library));
     CheckStep(rank, diagnosis);
-    // All ranks have the same kernels.
+    // The first rank is enough, because all ranks have the same kernels.
     if (is_first) CheckKernels(rank, diagnosis);
     is_first = false;
   }

@@ -1,5 +1,5 @@
-// Findings of `ucudnn doctor` about splitting images over ranks: the launcher of the ranks, their
-// meeting place, the transport of their exchanges, and ways to make exchanges faster. Used from
+// Findings of `ucudnn doctor` about splitting images over ranks: the launcher, the address where
+// the ranks meet, the transport of the exchanges, and ways to make exchanges faster. Used from
 // main's thread only; opens NCCL.
 #pragma once
 
@@ -11,11 +11,11 @@
 
 namespace ucudnn::command {
 
-// Adds findings about `options` if a grid is set. `cudnn_file` is the program's cuDNN, in whose
-// folder NCCL may be; empty if unknown.
+// Adds findings about `options` if a grid is set. NCCL may be in the folder of `cudnn_file`, the
+// program's cuDNN (empty: unknown).
 void CheckSplitting(const Options& options, const std::string& cudnn_file, Diagnosis& diagnosis);
 
-// Adds findings from the figures of a report's ranks.
+// Adds facts and findings from the measured times of a report's ranks.
 void CheckSplitJob(const SplitJob& job, Diagnosis& diagnosis);
 
 }  // namespace ucudnn::command

@@ -26,8 +26,8 @@ using multigrid::Problem;
 using multigrid::Stage;
 
 constexpr int kMostListed = 64;
-// A verifying solve of the network itself has at most this many operations, which take a few
-// seconds on one processor.
+// Analyst::Verify solves a network itself only if the solve has at most so many operations, which
+// take a few seconds on one processor, and the network at most so many parameters.
 constexpr double kVerifiedOperations = 4e10;
 constexpr int64_t kVerifiedParameters = 20'000'000;
 
@@ -90,8 +90,8 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   if (spec.IsGiven("--levels")) choices.levels = {network.levels};
   if (spec.IsGiven("--coarse")) choices.coarse = {network.coarse};
   if (spec.IsGiven("--relaxation")) choices.c_sweeps = {network.forward.c_sweeps};
-  // A core runs blocks one after the other and launches nothing, so the devices' `common` does not
-  // apply.
+  // The default of `common` is for GPUs. If `is_measured`, times are of one CPU core, which runs
+  // blocks one after the other and launches nothing.
   if (is_measured) choices.common = {};
   choices.common.storage = network.storage;
   const multigrid::DeviceSetting& device = spec.device;
@@ -111,7 +111,7 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   return choices;
 }
 
-// Returns the setting that the options and their defaults give, without choosing anything.
+// Returns the multigrid setting of the options and their defaults.
 MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
   return {.coarsening = network.coarsening,
           .levels = network.levels,
@@ -122,7 +122,7 @@ MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
           .storage = network.storage};
 }
 
-// Orders a table by coarsening, levels, coarse operator and relaxation.
+// The order of table rows: by coarsening, levels, coarse operator and relaxation.
 bool ComesFirst(const TriedSetting& a, const TriedSetting& b) {
   const auto key = [](const TriedSetting& tried) {
     return std::tuple(tried.setting.coarsening, tried.levels, tried.setting.coarse,
@@ -153,7 +153,7 @@ class Analyst {
   Result<double> MessageMs();
   Status EstimateRates(const AnalysisChoices& choices);
   Result<TriedSetting> Try(const MultigridSetting& setting);
-  // Extrapolates the residual from two cycles.
+  // Returns the residual after `cycles` cycles, extrapolated from the first two cycles.
   static double ResidualAfter(const ConvergenceEstimate& estimate, int cycles);
   std::optional<int> CyclesOf(const ConvergenceEstimate& estimate) const;
   Result<std::optional<int>> FindCycles(const MultigridSetting& setting);
@@ -169,10 +169,11 @@ class Analyst {
     const bool needs_rate = analysis_.settings.network.forward.tolerance.has_value();
     return needs_rate ? 2 : std::min(2, CyclesOf(tried.estimate).value_or(2));
   }
-  // Returns whether these cycles take at most a few seconds.
+  // Returns whether Verify() is useful and cheap: residuals were estimated on a reduced network,
+  // and the network itself is within kVerifiedParameters and kVerifiedOperations.
   bool IsVerifiable(const TriedSetting& tried) const;
-  // Solves the network itself and sets analysis_.verified. If the user gave a tolerance, returns
-  // whether the network needs another number of cycles than the small network that stood in for it.
+  // Solves the network itself and sets analysis_.verified. Returns true if the user gave a
+  // tolerance and the network needs another number of cycles than the reduced network.
   Result<bool> Verify(const TriedSetting& tried);
 
   const SolveSpec& spec_;
@@ -206,8 +207,8 @@ Status Analyst::ReadTimes() {
   return Status::Ok();
 }
 
-// Measures the time of a message with one state of the longest stage, between two ranks that share
-// the device.
+// Measures how long a message with one state of the longest stage takes between two ranks that
+// share the device.
 Result<double> Analyst::MessageMs() {
   const multigrid::DeviceSolvers& solvers = analysis_.settings.device->solvers(0);
   const int64_t numbers = LongestStage().shape.Features() * analysis_.settings.network.batch;
@@ -225,7 +226,8 @@ Result<double> Analyst::MessageMs() {
   return ms;
 }
 
-// Measures layers on the device. Messages between stages are still modelled.
+// Replaces the modelled times of the stages' layers by times measured on the device. Messages stay
+// modelled; one message is measured for the output.
 Status Analyst::MeasureOnDevice() {
   progress_.Show("timing one layer of each kind, and several at once");
   MultigridDevice& device = *analysis_.settings.device;
@@ -283,7 +285,8 @@ Result<std::optional<int>> Analyst::FindCycles(const MultigridSetting& setting) 
   return CyclesOf(tried.estimate);
 }
 
-// Makes the probe and, if the user gave no tolerance, the tolerance.
+// Creates probe_ and sets analysis_.tolerance: the user's, or else the residual of a reference
+// setting after its cycles.
 Status Analyst::EstimateRates(const AnalysisChoices& choices) {
   const multigrid::NetworkSettings& network = analysis_.settings.network;
   const auto candidates = multigrid::CandidatesFor(analysis_.layers, choices);
@@ -378,8 +381,8 @@ Result<bool> Analyst::Verify(const TriedSetting& tried) {
   verified.cycles = CyclesOf(verified.estimate);
   const bool changes = verified.cycles != CyclesOf(tried.estimate);
   // If the user gave no tolerance, the tolerance is a residual of the reference setting on the
-  // small network. The network itself need not reach it, so the small network's number of cycles
-  // stays.
+  // reduced network. The network itself need not reach this residual, so the number of cycles of
+  // the reduced network stays.
   if (!analysis_.settings.network.forward.tolerance) verified.cycles = CyclesOf(tried.estimate);
   analysis_.verified = std::move(verified);
   return changes && analysis_.settings.network.forward.tolerance.has_value();

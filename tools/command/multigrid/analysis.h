@@ -1,6 +1,6 @@
-// `ucudnn multigrid --analyse`: models whether layer-parallel multigrid is worthwhile on a machine.
-// The command need not run on that machine: where it runs, it times single layers, and solves small
-// networks to see how residuals fall. Used from main's thread only.
+// `ucudnn multigrid --analyse`: models whether layer-parallel multigrid is worthwhile on a machine,
+// which need not be the machine that runs the command. Layer times are modelled or measured. The
+// command solves small networks to estimate how residuals fall. Used from main's thread only.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ struct TriedSetting {
   multigrid::MultigridSetting setting;
   int levels = 2;
   multigrid::ConvergenceEstimate estimate;
-  std::optional<int> cycles;  // none: it does not converge, or not within the permitted cycles
+  std::optional<int> cycles;  // unset if it does not converge within the permitted cycles
 };
 
 struct NetworkAnalysis {
@@ -32,26 +32,26 @@ struct NetworkAnalysis {
   MultigridSettings settings;
   multigrid::NetworkLayers layers;
   planner::Machine machine;
-  // The model's times, which `times` uses for layers that were not measured; null if no device
-  // measured any.
+  // Modelled times, which `times` uses for layers that no device measured. Null if no layer was
+  // measured on a device.
   std::unique_ptr<multigrid::LayerTimes> modelled;
   std::unique_ptr<multigrid::LayerTimes> times;
   std::string measured_on;  // the device that measured the stages' layers; empty if none did
-  // Whether layer times are CPU times of this machine; otherwise they come from a roofline or a
-  // device.
+  // Whether layer times are CPU times of this machine. Otherwise they are modelled by a roofline or
+  // measured on a device.
   bool is_measured = false;
   std::string measurement_notes;  // which layers were measured only in part
 
   double tolerance = 0;
-  // The tolerance is the residual of this setting after its cycles. None if the user gave the
+  // `tolerance` is the residual of this setting after its cycles. Unset if the user gave the
   // tolerance.
   std::optional<TriedSetting> reference;
-  // Says how the reduced network, on which residuals were estimated, differs from the longest
-  // stage. Empty if it does not differ.
+  // How the reduced network, on which residuals were estimated, differs from the longest stage.
+  // Empty if residuals were estimated on that stage itself.
   std::string reduction;
   std::vector<TriedSetting> tried;
-  // The fastest setting, with residuals of the network itself. None if solving the network itself
-  // would take more than a few seconds.
+  // The fastest setting, with residuals of the network itself. Unset if the network itself was not
+  // solved: it is too large for that, `reduction` is empty, or no setting is usable.
   std::optional<TriedSetting> verified;
 
   std::vector<multigrid::WorkloadAnalysis> workloads;

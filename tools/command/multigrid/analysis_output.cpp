@@ -35,12 +35,12 @@ ReportedSetting ReportOf(const MultigridSetting& setting, int levels) {
           multigrid::NameOf(setting.coarse)};
 }
 
-// Formats a time for a table, with three digits and without an exponent.
+// Formats a time for a table with three digits, or three decimals below 1, without an exponent.
 std::string ShortMs(double time) {
   return NumberText(time >= 100 ? "%.0f" : time >= 10 ? "%.1f" : time >= 1 ? "%.2f" : "%.3f", time);
 }
 
-// Returns the times of one layer of this kind, and the number of these layers in the whole network.
+// Returns the times of one layer of this kind, and the number of such layers in the network.
 ReportedLayerKind ReportOf(const NetworkAnalysis& analysis, int kind) {
   int64_t number = 0;
   for (const multigrid::LayerSection& section : analysis.layers.sections) {
@@ -161,8 +161,8 @@ std::string RatioText(double numerator, double denominator) {
   return NumberText(numerator < 10 * denominator ? "%.2f" : "%.1f", numerator / denominator) + "x";
 }
 
-// Returns the two lines of heads of the table. Only devices, not cores, have columns for captured
-// and launched kernels.
+// Returns the table's two lines of column titles. If times are CPU times, there are no columns for
+// CUDA graphs and streams.
 std::vector<TextColumns> HeadsOf(const NetworkAnalysis& analysis) {
   TextColumns first = {{"", 7, 0}, {"partitioned", 11, 2}, {"multigrid", 9, 2}, {"over", 6, 2}};
   TextColumns second = {{"devices", 7, 0}, {"ms", 11, 2}, {"ms", 9, 2}, {"serial", 6, 2}};

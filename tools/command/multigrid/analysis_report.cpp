@@ -11,7 +11,7 @@ constexpr int64_t kAnalysisVersion = 1;
 constexpr int64_t kMostNumber = int64_t{1} << 53;
 constexpr int64_t kMostScaledDevices = 1 << 20;
 
-// A time above 0.
+// A time in milliseconds that must be above 0.
 struct PositiveMs {
   double& ms;
 
@@ -22,7 +22,7 @@ struct PositiveMs {
   }
 };
 
-// The multigrid run of a table's row, with its setting.
+// The member `multigrid` of a row: the run of row.multigrid, with row.setting and row.cycles.
 struct MultigridRun {
   ReportedScaling& row;
 

@@ -1,7 +1,6 @@
-// Analyses of `ucudnn multigrid` (`ucudnn-multigrid-analysis`,
-// planner/multigrid/analysis/FORMAT.md): their values, and the members of their JSON, which `ucudnn
-// multigrid --analyse --json` writes and `ucudnn report` reads for the figures of scaling. The
-// files may come from elsewhere, so every value that is read is checked before use.
+// The format `ucudnn-multigrid-analysis` (planner/multigrid/analysis/FORMAT.md). `ucudnn multigrid
+// --analyse --json` writes it, and `ucudnn report` reads it for the figures of scaling. A file may
+// come from an untrusted source, so every value that is read is checked before use.
 // Thread-compatible.
 #pragma once
 
@@ -20,7 +19,7 @@ struct ReportedLayerKind {
   std::string layer;
   int64_t number = 0;
   double forward_ms = 0, adjoint_ms = 0, gradient_ms = 0;
-  double device_share = 0;  // the share of a device that a forward step needs
+  double device_share = 0;  // the share of a device that the forward pass of one layer occupies
 
   void Members(json::Object& member);
 };
@@ -39,8 +38,8 @@ struct ReportedSetting {
 struct ReportedTried : ReportedSetting {
   std::vector<double> residuals;  // after one and two cycles
   double rate = 0;
-  std::optional<int> cycles;  // none if it does not converge
-  bool direct = false;        // whether relaxation alone is exact after these cycles
+  std::optional<int> cycles;  // number of cycles needed; unset if it does not converge
+  bool direct = false;        // whether relaxation alone is exact after `cycles`
 
   void Members(json::Object& member);
 };
@@ -58,15 +57,15 @@ struct ReportedScaling {
   int devices = 1;
   ReportedRun partitioned;
   std::optional<ReportedRun> multigrid;  // none if no setting converges
-  // A run with streams and the setting of `multigrid`; none without `multigrid`.
+  // A run with streams and the setting of `multigrid`. Unset if `multigrid` is unset.
   std::optional<ReportedRun> launched_streams;
   // The next three members describe `multigrid`.
   ReportedSetting setting;
   int64_t cycles = 0;
   std::string coarse_levels;
 
-  // `rows` are the workload's rows up to this one, whose devices must be more than the row before
-  // has.
+  // `rows` are the workload's rows up to this one. Refuses a row that does not have more devices
+  // than the previous row.
   void Members(json::Object& member, const std::vector<ReportedScaling>& rows);
 };
 
@@ -74,8 +73,8 @@ struct ReportedWorkload {
   std::string name;  // "inference" or "training"
   ReportedRun serial, captured;
   std::vector<ReportedScaling> rows;  // in ascending order of devices; at least one
-  // The first number of devices with which multigrid pays, and the number with which multigrid is
-  // fastest.
+  // The smallest number of devices with which multigrid pays (WorkloadAnalysis::FirstThatPays), and
+  // the number with which it is fastest.
   std::optional<int> pays_from, best_devices;
 
   void Members(json::Object& member);

@@ -16,8 +16,8 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the devices of these ranks on this machine. If there are fewer devices than ranks, ranks
-// share them in turn.
+// Returns the devices that this process opens for its ranks. If this machine has fewer devices than
+// ranks, ranks share devices.
 BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
   const cuda::Driver* const driver = cuda::GetDriver();
   int count = 0;
@@ -38,8 +38,8 @@ BenchmarkDevices DevicesOf(const MultigridRanks& ranks) {
 
 }  // namespace
 
-// Takes cuDNN's functions from the ucudnn that this process has loaded. Functions that ucudnn lacks
-// come from the real library. Without ucudnn, all functions come from there.
+// Sets functions_. If this process has loaded ucudnn, cuDNN's functions come from ucudnn, and those
+// that ucudnn lacks from the real library. Otherwise all come from the real library.
 Status MultigridDevice::FindFunctions() {
   const Result<SharedLibrary> ours = SharedLibrary::Loaded("libucudnn.so.1");
   goes_through_ucudnn_ = ours.ok();

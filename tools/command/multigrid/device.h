@@ -1,5 +1,5 @@
-// The devices of `ucudnn multigrid --backend cudnn`. Used from main's thread only, except for the
-// solvers.
+// The devices of `ucudnn multigrid --backend cudnn`. Used from main's thread only, except the
+// objects that solvers() returns.
 #pragma once
 
 #include <memory>
@@ -18,15 +18,15 @@ struct SolveSpec;  // solve_spec.h
 class MultigridDevice {
  public:
   // Opens this machine's devices, or the stand-in's with --host. Each rank of this process gets one
-  // device; if there are fewer devices, ranks share them. An error names the option.
+  // device. If there are fewer devices than ranks, ranks share devices. An error names the option.
   static Result<std::shared_ptr<MultigridDevice>> Open(const SolveSpec& spec,
                                                        const MultigridRanks& ranks);
 
   // Returns the solvers of one rank of this process.
   multigrid::DeviceSolvers& solvers(int rank) { return *solvers_[rank - first_rank_]; }
-  // Formats as "single precision on the CPU stand-in, blocks run: grouped, cycles as graphs", for
-  // the stages made so far. If there are several ranks, also says which ranks they are and how they
-  // exchange.
+  // Describes the device and how solves run on it, such as "single precision on the CPU stand-in,
+  // blocks run: grouped, cycles as graphs". If there are several ranks, also says which ranks they
+  // are and how they exchange states. Covers only the stages that were made before the call.
   std::string Text(const MultigridRanks& ranks) const;
   // Formats as "single precision on the CPU stand-in".
   std::string DeviceText() const;

@@ -33,13 +33,13 @@ std::vector<int64_t> ExtentsOf(const planner::Shape& shape) {
 ProblemFacts FactsOf(const multigrid::Problem& problem,
                      const multigrid::NetworkSettings& settings) {
   const multigrid::ResidualChain& chain = problem.chain;
-  // Counts from the graph, because `problem` holds no parameters if there are several ranks.
+  // Counts parameters in the graph, because problem.parameters is empty if there are several ranks.
   const Result<int64_t> parameters = planner::ParameterCount(chain.graph);
   ProblemFacts facts = {.network = chain.graph.name,
                         .layers = LayersOf(chain),
                         .parameters = parameters.ok() ? *parameters : 0,
                         .has_drawn_weights = problem.has_drawn_weights};
-  // If the settings are refused, stages have no levels here, and the solve reports the reason.
+  // If PlaceNetwork refuses the settings, stages have no levels here, and the solve reports why.
   const Result<multigrid::Placement> placement = multigrid::PlaceNetwork(chain, settings, 1);
   for (size_t at = 0; at < chain.sections.size(); ++at) {
     const auto* stage = std::get_if<Stage>(&chain.sections[at]);

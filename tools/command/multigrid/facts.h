@@ -14,7 +14,8 @@
 
 namespace ucudnn::command {
 
-// Returns the first stage with most steps. REQUIRES: there is a stage.
+// Returns the stage with most steps; the first one if several stages have as many. REQUIRES: there
+// is a stage.
 template <typename Stages>
 const auto& LongestOf(const Stages& stages) {
   return *std::max_element(stages.begin(), stages.end(),
@@ -23,12 +24,12 @@ const auto& LongestOf(const Stages& stages) {
 
 struct ProblemFacts {
   std::string network;
-  // Counted as in the papers: convolutions, fully connected layers and the softmax.
+  // Number of convolutions, fully connected layers and softmax layers, which the papers count.
   int layers = 0;
   int64_t parameters = 0;
   bool has_drawn_weights = true;
   std::vector<StageFacts> stages;
-  // Bytes of the states of all levels on the host; none if they are not on the host.
+  // Bytes of the states of all levels. Unset if the states are not in host memory.
   std::optional<int64_t> state_bytes;
 
   const StageFacts& LongestStage() const { return LongestOf(stages); }
@@ -39,8 +40,8 @@ ProblemFacts FactsOf(const multigrid::Problem& problem, const multigrid::Network
 // Formats as "4,093, 511, 63 and 7".
 std::string LayersText(const std::vector<int64_t>& levels);
 
-// Returns the bytes that a rank must still allocate for parameters and states in `passes`.
-// `existing` copies of the parameters are already allocated.
+// Returns the bytes that a rank must still allocate for states and for copies of its parameters in
+// `passes`. `existing` copies of the parameters are already allocated.
 int64_t RankBytes(const multigrid::Problem& problem, const multigrid::Placement& placement,
                   const multigrid::NetworkSettings& settings, int rank, multigrid::Passes passes,
                   int existing);

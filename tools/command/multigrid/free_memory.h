@@ -1,4 +1,4 @@
-// The memory that this machine can still give, as far as the system tells. Thread-safe.
+// The free memory that the system reports. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace ucudnn::command {
 
-// Returns the free bytes of the machine, or of this process's control group if it has fewer left. A
-// number that the system does not report counts as no limit.
+// Returns the free bytes of the machine or of this process's control group, whichever is less. A
+// number that the system does not report counts as unlimited.
 int64_t FreeMemoryBytes();
 
 // Fails if `bytes` exceeds FreeMemoryBytes(). The error is "WHAT take 3 GiB HOW, and 2 GiB of

@@ -8,7 +8,7 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the head of a document: the network, the place where it is solved, and the options.
+// Returns a document without results: the network, the machine that solves it, and the options.
 MultigridReport HeadOf(const SolveSpec& spec, const ProblemFacts& facts,
                        const MultigridSettings& all) {
   MultigridReport report;
@@ -34,7 +34,7 @@ MultigridReport HeadOf(const SolveSpec& spec, const ProblemFacts& facts,
   return report;
 }
 
-// Rounds a time to a tenth of a microsecond.
+// Rounds a time in milliseconds to a tenth of a microsecond.
 double WithTenthsOfMicroseconds(double ms) { return std::round(ms * 1e4) / 1e4; }
 
 ReportedTimeline TimelineOf(const multigrid::CycleTimeline& timeline) {

@@ -1,5 +1,5 @@
-// `ucudnn multigrid`: solves a residual network over all its layers at once, or trains a network by
-// such solves.
+// `ucudnn multigrid`: solves a residual network over all its layers at once, or trains one by such
+// solves.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -69,7 +69,7 @@ Status CheckUse(const SolveSpec& spec) {
   return Status::Ok();
 }
 
-// Prints lines about results that a reader should doubt.
+// Warns of states that are not finite or far from those of serial propagation.
 void TellDoubts(const CLI::App& app, const SolvedNetwork& solved) {
   for (size_t at = 0; at < solved.stages.size(); ++at) {
     const multigrid::Solution& solution = solved.stages[at].solution;
@@ -93,7 +93,7 @@ Drawn DrawnBy(const MultigridRanks& ranks) {
   return ranks.are_processes() ? Drawn::kImage : Drawn::kAll;
 }
 
-// Solves at one depth, or at each of --depths.
+// Solves the network, or with --depths a network of each depth.
 Result<std::vector<SolvedNetwork>> SolveAll(const SolveSpec& spec,
                                             const std::shared_ptr<MultigridRanks>& ranks) {
   std::vector<SolveSpec> each(std::max<size_t>(spec.depths.size(), 1), spec);

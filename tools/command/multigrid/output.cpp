@@ -17,7 +17,7 @@ using multigrid::Solution;
 const TextColumns kEpochColumns = {{"epoch", 5, 0},  {"loss", 9, 2},      {"top-1", 7, 2},
                                    {"cycles", 9, 2}, {"fell back", 9, 2}, {"s", 9, 2}};
 
-// With five decimals, a larger loss would be wider than its column.
+// A loss from here on has three digits: with five decimals it would not fit its column.
 constexpr double kWideLoss = 1000;
 
 // Returns a sentence about the outcome of a solve.
@@ -79,7 +79,7 @@ void PrintTimeline(const multigrid::CycleTimeline& timeline, const char* lane) {
               Counted(timeline.lanes, lane).c_str());
 }
 
-// Prints the first layer of each device: "layers 0, 1,023, 2,046 and 3,069".
+// Prints the first layer of each device: "devices begin at layers 0, 1,023, 2,046 and 3,069".
 void PrintPlacement(const multigrid::Placement& placement) {
   for (const multigrid::SectionPlace& place : placement.sections) {
     const multigrid::Partition& partition = place.partition;
@@ -154,7 +154,7 @@ void PrintCheck(const SolvedNetwork& solved) {
   }
 }
 
-// Prints a row of the table of depths: a name, and text(solve) for each solve.
+// Prints a row of the table that PrintDepths prints: a name, and text(solve) for each solve.
 template <typename Text>
 void PrintDepthsRow(const std::string& name, const std::vector<SolvedNetwork>& solves,
                     Text&& text) {

@@ -39,7 +39,7 @@ bool IsRelative(const MultigridReport& report) {
   return report.norm.find("relative") != std::string::npos;
 }
 
-// A solve of one stage, which is a row of the table and a curve.
+// The solve of one stage: a row of the table and a curve of the chart.
 struct SolveRow {
   const MultigridReport* report;
   const ReportedSolve* solve;
@@ -47,7 +47,7 @@ struct SolveRow {
   std::string name;
 };
 
-// The training of one report, which gives rows of the table and two curves.
+// The training of one report. Its epochs are rows of the table and points of curves.
 struct TrainingRow {
   const MultigridReport* report;
   const ReportedTraining* training;
@@ -60,8 +60,8 @@ struct EpochRow {
   const ReportedEpoch& epoch;
 };
 
-// Returns names for rows: the attributes that differ between rows, or the first attribute if no
-// attribute differs. REQUIRES: all rows have equally many attributes.
+// Returns a name for each row, made of the attributes in which not all rows are equal. If the name
+// would be empty, it is the row's first attribute. REQUIRES: all rows have equally many attributes.
 std::vector<std::string> NamesOf(const std::vector<std::vector<std::string>>& rows) {
   std::vector<std::string> names(rows.size());
   const size_t attributes = rows.empty() ? 0 : rows.front().size();
@@ -96,7 +96,7 @@ bool HasOneLevel(const std::vector<ReportedStage>& stages) {
   return LongestOf(stages).levels.size() == 1;
 }
 
-// Returns whether all that a report shows was solved serially.
+// Returns whether all solves of a report, or its training, have only one level and so are serial.
 bool IsSerial(const MultigridReport& report) {
   if (report.training) return HasOneLevel(report.training->stages);
   return std::all_of(report.solves.begin(), report.solves.end(),
@@ -107,6 +107,12 @@ std::string CoarseningText(const ReportedStage& stage) {
   std::vector<int64_t> factors = stage.coarsening;
   factors.erase(std::unique(factors.begin(), factors.end()), factors.end());
   return factors.empty() ? "one level" : "coarsening " + Joined(factors, ",");
+}
+
+// Returns T = h * steps: solves of several depths usually have equal T, but not equal h.
+std::string TimeText(const ReportedStage& stage) {
+  if (!stage.step) return "";
+  return NumberText("T = %.3g", *stage.step * static_cast<double>(stage.steps));
 }
 
 std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
@@ -121,13 +127,7 @@ std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
         attributes.push_back({Counted(stage.steps, "layer"), report.network, number,
                               CoarseningText(stage), report.coarse, report.relaxation,
                               "start " + report.start, report.norm, report.precision,
-                              DevicesText(report),
-                              stage.step ? NumberText("h = %.3g", *stage.step) : ""});
-        // If the total time T is fixed, h follows from the depth, so T is shown instead.
-        if (stage.step) {
-          attributes.back().back() =
-              NumberText("T = %.3g", *stage.step * static_cast<double>(stage.steps));
-        }
+                              DevicesText(report), TimeText(stage)});
       }
     }
   }
@@ -162,7 +162,7 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
                           Counted(training.repeats, "step") + " each", "start " + report.start,
                           std::to_string(training.examples) + " images", DevicesText(report)});
   }
-  // The first attribute, the solver of a step, is part of every name.
+  // The first attribute, MethodText(), is part of every name.
   std::vector<std::vector<std::string>> rest = attributes;
   for (auto& row : rest) row.erase(row.begin());
   const std::vector<std::string> names = NamesOf(rest);
@@ -176,7 +176,7 @@ std::vector<TrainingRow> TrainingRowsOf(const std::vector<MultigridReport>& repo
 
 Element AboutList(const std::vector<MultigridReport>& reports) {
   planner::Descriptions list("about");
-  // Adds the value that all reports share, or all different values.
+  // Adds the values of all reports, equal values only once.
   const auto add = [&](const char* name, const auto& value_of) {
     std::vector<std::string> values;
     for (const MultigridReport& report : reports) {
@@ -228,13 +228,13 @@ std::optional<double> LastResidual(const ReportedStage& stage) {
 std::optional<double> RelativeResidual(const SolveRow& row) {
   const std::optional<double> residual = LastResidual(*row.stage);
   const std::optional<double>& largest = row.stage->largest_state;
-  // The residual belongs to states that the serial solve has replaced.
+  // After a fallback, the residual is that of states which serial propagation has replaced.
   if (row.stage->status == "serial") return std::nullopt;
   if (!residual || IsRelative(*row.report)) return residual;
   return largest && *largest > 0 ? std::optional(*residual / *largest) : std::nullopt;
 }
 
-// Returns explanations of the statuses that occur in `rows`.
+// Returns explanations of those statuses that occur in `rows`.
 std::string StatusesText(const std::vector<SolveRow>& rows) {
   static constexpr std::pair<const char*, const char*> kMeanings[] = {
       {"converged", "converged: the residual is at most the tolerance"},
@@ -287,8 +287,8 @@ Element SolvesSection(const std::vector<SolveRow>& rows) {
       section.Add(TableOf("solve-table", "A heading sorts by its column.", columns, rows)));
 }
 
-// Returns a line with the known values of value_of(at). It shows `count` cycles or epochs, whose
-// numbers begin with `first`.
+// Returns a line of the chart for the cycles or epochs first ... first + count - 1. Its points are
+// value_of(0) ... value_of(count - 1); unset values have no point.
 template <typename ValueOf>
 planner::Line LineOf(const std::string& name, const std::string& unit, int first, size_t count,
                      const char* format, const ValueOf& value_of) {
@@ -397,7 +397,7 @@ planner::LineChart EpochChart(const char* id, const char* title, const char* y_l
 }
 
 // Draws, for each epoch, the mean of the last residuals of its solves. Solves that ran no cycles do
-// not count. Returns none if no solve ran cycles.
+// not count. Returns nothing if no solve ran cycles.
 std::optional<Element> TrainingResidualChart(const std::vector<TrainingRow>& rows) {
   planner::LineChart chart = EpochChart(
       "residual-chart", "Residual at which solves ended: the mean over an epoch", "residual");

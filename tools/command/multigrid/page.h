@@ -1,7 +1,7 @@
-// Shows outputs of `ucudnn multigrid` as one HTML page, with the figures of Kirby et al.: how
-// residuals fall at several depths or with several options (figure 4), what runs at which time in a
-// cycle (5), the epochs of trainings, the levels, and scaling as analyses model it (6 and 7).
-// Shows only what the files contain, and explains the numbers. Pure function.
+// Shows outputs of `ucudnn multigrid` as one HTML page, with the figures of Kirby et al.: the
+// residuals of solves by cycle (figure 4), the timeline of a cycle (figure 5), the epochs of
+// trainings, the levels, and modelled scaling (figures 6 and 7). The page explains its numbers, and
+// leaves out figures for which the files have no data. Pure function.
 #pragma once
 
 #include <string>

@@ -71,8 +71,8 @@ Status MultigridRanks::Share(double& number) {
 Status MultigridRanks::Run(const std::function<Status(multigrid::Peers&)>& work) {
   const auto work_and_meet = [&](multigrid::Peers& peers) -> Status {
     UCUDNN_RETURN_IF_ERROR(work(peers));
-    // Waits for all ranks, because other ranks may still need this rank: the first process forwards
-    // all messages.
+    // Waits until all ranks have finished, because the process of rank 0 forwards the messages
+    // between other ranks.
     return multigrid::GatherNumbers(peers, peers.size(), {}).status();
   };
   if (!process_) {

@@ -15,8 +15,8 @@ struct SolveSpec;  // solve_spec.h
 
 class MultigridRanks {
  public:
-  // Opens the ranks that --devices, --data-parallel and the launcher's variables define. Processes
-  // meet in this call. An error names the option or the variable.
+  // Opens the ranks that --devices, --data-parallel and the launcher's variables define. If ranks
+  // are processes, waits until all have connected. An error names the option or the variable.
   static Result<std::shared_ptr<MultigridRanks>> Open(const SolveSpec& spec);
 
   int devices() const { return devices_; }    // devices of one replica of the network
@@ -30,7 +30,7 @@ class MultigridRanks {
   int local_rank() const { return local_rank_; }  // a process's rank on its machine
   // Returns the number of ranks, including this process's, that share this host's processors.
   int on_this_host() const { return on_this_host_; }
-  // Returns whether rank 0, which writes to the user, is in this process.
+  // Returns whether this process has rank 0, which alone writes output.
   bool speaks() const { return !process_ || process_->rank() == 0; }
   // Formats as "4 devices (threads of this process)".
   std::string Text() const;
@@ -38,9 +38,9 @@ class MultigridRanks {
   // Sets `number` on all processes to rank 0's number.
   Status Share(double& number);
   // Calls work() for each rank of this process, and returns when all ranks of the job have
-  // finished. The error is the whole job's.
+  // finished. Fails if a rank of any process fails.
   Status Run(const std::function<Status(multigrid::Peers& all)>& work);
-  // Returns whether a rank of another process made the last Run() fail, for example by dying.
+  // Returns whether the last Run() failed because a rank of another process failed or ended.
   bool others_failed() const { return others_failed_; }
 
  private:

@@ -14,7 +14,7 @@ constexpr int64_t kMostTimelineLanes = 1024;
 constexpr json::Use kCount = {.most = kMostCount};
 constexpr json::Use kFromOne = {.least = 1, .most = kMostCount};
 
-// The ways in which blocks can run, with the seconds of each.
+// The member `ways`: for each way to run blocks, the seconds of a cycle.
 struct WaySeconds {
   std::vector<std::pair<std::string, double>>& ways;
 
@@ -24,7 +24,7 @@ struct WaySeconds {
   bool empty() const { return ways.empty(); }
 };
 
-// Returns whether the levels follow from the coarsening.
+// Returns whether stage.levels are the levels that stage.steps and stage.coarsening define.
 bool Fits(const ReportedStage& stage) {
   bool fits = !stage.levels.empty() && stage.levels.front() == stage.steps &&
               stage.coarsening.size() + 1 == stage.levels.size();
@@ -77,7 +77,7 @@ void ReportedStage::Members(json::Object& member) {
 }
 
 void ReportedSolve::SolveMembers(json::Object& member) {
-  // The document repeats members of the longest stage, for readers that want only one stage.
+  // A solve repeats members of its longest stage, for readers that want only one stage.
   ReportedStage longest = stages.empty() ? ReportedStage() : LongestOf(stages);
   member("residuals", longest.residuals, json::kUnread);
   member("cycles", longest.cycles, json::kUnread);

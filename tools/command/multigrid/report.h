@@ -1,6 +1,6 @@
-// Reports of `ucudnn multigrid` (`ucudnn-multigrid`, planner/report/FORMAT.md): their values, and
-// the members of their JSON, which `ucudnn multigrid` writes and `ucudnn report` reads. The files
-// may come from elsewhere, so every value is checked before use. Thread-compatible.
+// The format `ucudnn-multigrid` (planner/report/FORMAT.md), which `ucudnn multigrid` writes and
+// `ucudnn report` reads. A file may come from an untrusted source, so every value that is read is
+// checked before use. Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace ucudnn::command {
 struct ReportedSpan {
   int64_t lane = 0;   // less than the timeline's number of lanes
   int64_t level = 0;  // less than the stage's number of levels
-  int64_t first = 0;  // number of its first step; all its steps exist
+  int64_t first = 0;  // index of its first step; first + steps is at most the level's steps
   int64_t steps = 1;
   double begin_ms = 0;
   double end_ms = 0;
@@ -35,22 +35,23 @@ struct ReportedTimeline {
   void Members(json::Object& member, const std::vector<int64_t>& levels);
 };
 
-// Marks a stage whose report has no solve, because training solves the stage many times.
+// Selects ReportedStage::Members without the members of a solve. Reports of training use it,
+// because training solves a stage many times.
 struct WithoutSolve {};
 
 // A stage and its levels, before any solve.
 struct StageFacts {
   int64_t steps = 1;
   std::vector<int64_t> shape;   // of a state of one image: channels, then extents
-  std::optional<double> step;   // the step h; known unless another program wrote the file
+  std::optional<double> step;   // the step h; a file of another program may lack it
   std::vector<int64_t> levels;  // number of layers of each level, the finest first
-  // For each level except the coarsest: how many of its layers one layer of the next level
+  // For each level except the coarsest: the number of layers that one layer of the next level
   // replaces.
   std::vector<int64_t> coarsening;
 };
 
 struct ReportedStage : StageFacts {
-  std::vector<std::optional<double>> residuals;  // by cycle; none if not measured or not finite
+  std::vector<std::optional<double>> residuals;  // by cycle; unset: not measured or not finite
   int64_t cycles = 0;
   std::string status;
   std::string fallback;
@@ -70,7 +71,8 @@ struct ReportedSolve {
   std::optional<double> serial_seconds;
 
   void Members(json::Object& member);
-  // Reads or writes the members of a solve that the document itself also has.
+  // Reads or writes all members except `layers` and `parameters`. A document with one solve has
+  // these members at its top level.
   void SolveMembers(json::Object& member);
 };
 
@@ -89,15 +91,15 @@ struct ReportedEpoch {
   int64_t serial_solves = 0;
   std::string fallback;
   int64_t far_solves = 0;  // number of solves that stopped early, far from serial propagation
-  // The mean of the last residuals of solves that ran cycles. None if there was no such solve, or
-  // if an older ucudnn wrote the file.
+  // The mean of the last residuals of solves that ran cycles: forward and adjoint. Unset if no
+  // solve ran cycles, or if an older ucudnn wrote the file.
   std::optional<double> residual;
   std::optional<double> backward_residual;
   std::optional<double> seconds;
   std::vector<ReportedCheck> checks;
 
   void Members(json::Object& member);
-  // Returns the largest error of the checked steps; none if no step was checked.
+  // Returns the largest value of `error` in the checked steps; unset if no step was checked.
   std::optional<double> Largest(std::optional<double> ReportedCheck::*error) const;
 };
 
@@ -133,7 +135,7 @@ struct MultigridReport {
   // Threads of the host that run blocks, for each of `devices`; 0 with --backend cudnn.
   int64_t threads = 0;
   std::string way, launch;
-  std::vector<std::pair<std::string, double>> ways;  // seconds of a cycle for each way, if measured
+  std::vector<std::pair<std::string, double>> ways;  // measured ways, with the seconds of a cycle
   int64_t batch = 0;
   std::string norm;
   std::optional<double> tolerance;
@@ -142,7 +144,7 @@ struct MultigridReport {
   std::string relaxation;
   std::string start;
   std::string storage;
-  std::optional<int64_t> state_bytes;  // none on a device, or if an older ucudnn wrote the file
+  std::optional<int64_t> state_bytes;  // unset on a device, or if an older ucudnn wrote the file
   // One solve, or one for each depth; empty for training.
   std::vector<ReportedSolve> solves;
   bool has_depths = false;
@@ -151,7 +153,7 @@ struct MultigridReport {
   void Members(json::Object& member);
 };
 
-// Returns the value of `format` in the text of a file; empty if there is none.
+// Returns the member `format` of the JSON text of a file; empty if there is none.
 std::string FormatNamedIn(const std::string& json);
 
 // A number from 0 to 1.

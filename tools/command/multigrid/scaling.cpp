@@ -24,7 +24,7 @@ planner::LineChart ScalingChart(const std::string& id, const std::string& title)
   return chart;
 }
 
-// ms_of(row) returns a time in milliseconds, or none.
+// Adds a line with the points ms_of(row), times in milliseconds. Unset times have no point.
 template <typename MsOf>
 void AddScalingLine(const std::string& name, const ReportedWorkload& workload, MsOf&& ms_of,
                     planner::LineChart& chart) {

@@ -47,8 +47,8 @@ Result<Problem> ReadChain(const SolveSpec& spec) {
   return multigrid::ProblemOf(weights, spec.activation);
 }
 
-// Fails if the parameters in double precision, with gradients and velocities if `trains`, do not
-// fit this machine's memory. Does not count other memory of a solve.
+// Fails if the parameters in double precision, with gradients and velocities if `trains`, exceed
+// the free memory. Does not count the states of a solve.
 Status CheckParameterMemory(const planner::Graph& graph, bool trains) {
   const Result<int64_t> count = planner::ParameterCount(graph);
   if (!count.ok()) return Status::Ok();  // the code that infers shapes reports the fault
@@ -63,8 +63,8 @@ BatchNorms NormsOf(const SolveSpec& spec) {
   return spec.frozen_norms ? BatchNorms::kFrozen : BatchNorms::kRefused;
 }
 
-// Returns `refusal`, with --frozen-norms added to the text if this option would make the network
-// acceptable.
+// Returns the error `refusal`. Its text names --frozen-norms if the network would be accepted with
+// this option.
 Status WithFrozenNorms(const planner::Graph& graph, const SolveSpec& spec, const Status& refusal) {
   const bool thaws =
       !spec.frozen_norms && multigrid::MakeResidualChain(graph, BatchNorms::kFrozen).ok();
@@ -120,8 +120,8 @@ std::string MultigridSettings::MachineText() const {
 
 namespace {
 
-// Returns the operator of --coarse. By default, processors use inject, and a device uses the
-// operator that MeasureOperator finds best for the longest stage.
+// Returns the coarse operator. Without --coarse it is kInject on the CPU and for --analyse, and on
+// a device the operator that MeasureOperator finds best for the longest stage.
 Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem& problem,
                                            const MultigridSettings& settings) {
   if (spec.coarse) return *spec.coarse;
@@ -155,7 +155,8 @@ Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const Problem& probl
   network.time = problem.time;
   network.step = problem.step;
   if (!spec.IsGiven("--coarsening")) {
-    // With this default the longest stage has at least two coarse layers.
+    // The factor is at most half the steps of the longest stage, so that the second level of this
+    // stage has two layers or more.
     const multigrid::Stage* const longest = problem.chain.LongestStage();
     const int steps = longest != nullptr ? static_cast<int>(longest->steps.size()) : 0;
     network.coarsening = {std::clamp(steps / 2, 2, 8)};

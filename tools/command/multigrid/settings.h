@@ -1,4 +1,5 @@
-// Applies a spec of `ucudnn multigrid` to a problem and this machine. Used from main's thread only.
+// The problem and the settings that the options of `ucudnn multigrid` define on this machine. Used
+// from main's thread only.
 #pragma once
 
 #include <memory>
@@ -13,9 +14,9 @@
 
 namespace ucudnn::command {
 
-// Reads the problem that --weights, --layers, --seed, --time and similar options define. `drawn`
-// says what is drawn if no file has the weights; processes draw the parameters of their own layers
-// later.
+// Reads the problem that --weights, --layers, --seed, --time and similar options define. Without
+// --weights, `drawn` says what is drawn at random: parameters and image, only the image, or
+// nothing. With kImage, each process draws the parameters of its own layers later.
 enum class Drawn { kAll, kImage, kNothing };
 Result<multigrid::Problem> ReadProblem(const SolveSpec& spec, Drawn drawn);
 
@@ -25,10 +26,10 @@ struct MultigridSettings {
   std::shared_ptr<MultigridDevice> device;  // the device that solves stages; null: the host
   std::shared_ptr<MultigridRanks> ranks;    // each rank has network.lanes threads
 
-  // Formats as "double precision on the host, 2 threads" or, if there is a device, as
-  // MultigridDevice::Text does. If there are several ranks, also says which ranks they are.
+  // Returns MultigridDevice::Text() if there is a device. Otherwise formats as "double precision on
+  // the host, 2 threads"; if there are several ranks, the text describes them, too.
   std::string MachineText() const;
-  // Returns whether times are CPU times.
+  // Returns whether solves run on the CPU: on the host or on the stand-in.
   bool RunsOnCpu() const { return !device || device->is_stand_in(); }
 };
 Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const multigrid::Problem& problem,

@@ -62,15 +62,13 @@ std::string CycleText(int cycle, double residual, const multigrid::SolveOptions&
   return std::isnan(residual) ? text : text + NumberText(": residual %.2e", residual);
 }
 
-// Fails if this machine has too little memory for the parameters and states of the ranks that run
-// on it. The error is one line, like CheckStateMemory()'s.
+// Fails if this machine has too little memory for the parameters and states of its ranks.
 Status CheckRankMemory(const Problem& problem, const multigrid::Placement& placement,
                        const MultigridSettings& settings, multigrid::Passes passes) {
-  // States are on devices, whose allocations report missing memory.
+  // On devices, allocations fail with an error of their own if memory is missing.
   if (settings.device) return Status::Ok();
   const MultigridRanks& ranks = *settings.ranks;
-  // The ranks of a single replica take over this process's parameters; several replicas need
-  // copies.
+  // The ranks of a single replica use the parameters of this process; several replicas copy them.
   const int existing = problem.parameters.empty() || ranks.replicas() > 1 ? 0 : 1;
   int64_t all = 0;
   int64_t most = 0;
@@ -79,7 +77,8 @@ Status CheckRankMemory(const Problem& problem, const multigrid::Placement& place
     all += bytes;
     most = std::max(most, bytes);
   }
-  // If some ranks are on other machines, each rank here counts as the rank that needs most.
+  // If some ranks are on other machines, each rank here counts with the bytes of the rank that
+  // needs most.
   const bool are_all_here = ranks.on_this_host() == ranks.all();
   const int64_t here = are_all_here ? all * ranks.replicas() : most * ranks.on_this_host();
   return CheckFreeMemory(
@@ -100,7 +99,7 @@ Status CheckStateMemory(const Problem& problem, const multigrid::NetworkSettings
 Result<multigrid::Placement> PlaceOnRanks(const Problem& problem, const MultigridSettings& settings,
                                           multigrid::Passes passes, multigrid::Peers& all,
                                           multigrid::NetworkSettings& network) {
-  // The first placement fails early if no placement is possible, before anything is measured.
+  // This placement, before anything is measured, fails early if no placement is possible.
   UCUDNN_ASSIGN_OR_RETURN(multigrid::Placement placement,
                           PlaceNetwork(problem.chain, network, settings.ranks->devices()));
   UCUDNN_RETURN_IF_ERROR(CheckRankMemory(problem, placement, settings, passes));
@@ -163,7 +162,7 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, bool che
     UCUDNN_ASSIGN_OR_RETURN(
         placement, PlaceOnRanks(problem, settings, multigrid::Passes::kForward, all, network));
     own = TakeParameters(all.rank(), placement, false, problem);
-    // Frees parameters of other ranks.
+    // The parameters that are left are those of other ranks.
     if (settings.ranks->are_processes()) problem.parameters = {};
     parameters = &own;
   }

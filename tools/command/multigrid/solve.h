@@ -11,7 +11,7 @@
 
 namespace ucudnn::command {
 
-// One pass through a network, and the findings of --check.
+// One forward pass through a network, and the results of --check.
 struct SolvedNetwork {
   ProblemFacts facts;
   MultigridSettings settings;
@@ -19,16 +19,17 @@ struct SolvedNetwork {
   multigrid::Placement placement;  // only with several devices
   double seconds = 0;              // wall-clock time of the solve
   std::string machine;             // MultigridSettings::MachineText() after the solve
-  // The seconds of serial propagation, and the relative error of the output against it in L2.
+  // Results of --check: the seconds of serial propagation, and the relative L2 error of the output
+  // compared with the output of serial propagation.
   std::optional<double> serial_seconds;
   std::optional<double> output_error;
 
   const multigrid::StageSolution& LongestStage() const { return LongestOf(stages); }
 };
 
-// Solves once and, if `checks`, compares with serial propagation. The error is one line: options do
-// not fit the problem, or they exceed the precision or this machine's memory. With several devices,
-// the problem's parameters are moved out.
+// Solves once and, if `checks`, compares the output with that of serial propagation. Fails, with an
+// error of one line, if the options do not fit the problem or memory is too small. If there are
+// several ranks, moves the parameters out of `problem`.
 Result<SolvedNetwork> SolveOnce(multigrid::Problem& problem, const MultigridSettings& settings,
                                 bool checks);
 
@@ -36,8 +37,8 @@ Result<SolvedNetwork> SolveOnce(multigrid::Problem& problem, const MultigridSett
 Status CheckStateMemory(const multigrid::Problem& problem,
                         const multigrid::NetworkSettings& settings, multigrid::Passes passes);
 
-// Measures the costs of layers and messages, and divides the layers among ranks. Sets the members
-// of `network` that concern this rank.
+// Measures the costs of layers and messages, and divides the layers among the ranks accordingly.
+// Stores the costs in `network`. Called on every rank.
 Result<multigrid::Placement> PlaceOnRanks(const multigrid::Problem& problem,
                                           const MultigridSettings& settings,
                                           multigrid::Passes passes, multigrid::Peers& all,

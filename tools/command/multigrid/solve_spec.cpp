@@ -60,7 +60,8 @@ const char* NameIn(const std::pair<const char*, T> (&choices)[N], const T& value
       ->first;
 }
 
-// Returns the value whose name is `text`. The error names the option and all names.
+// Returns the value of `choices` whose name is `text`. If there is none, the error names the option
+// and lists the names of all values.
 template <typename T, size_t N>
 Result<T> Choose(const std::string& option, const std::string& text,
                  const std::pair<const char*, T> (&choices)[N]) {
@@ -85,7 +86,7 @@ Result<std::vector<int>> ParseList(const std::string& option, const std::string&
                        std::to_string(kMostSteps) + ", with commas between");
 }
 
-// Parses F, FCF, FCFCF, ... for each level into the number of C-relaxations.
+// Parses F, FCF, FCFCF, ..., one for each level, into the numbers of C-relaxations.
 Result<std::vector<int>> ParseRelaxation(const std::string& option, const std::string& text) {
   std::vector<int> levels;
   for (const std::string& word : Split(text, ',')) {
@@ -123,7 +124,7 @@ auto Flag(Place place) {
   };
 }
 
-// Returns a reader that stores parse(option, text).
+// This reader stores parse(option, text).
 template <typename Parse, typename Place>
 auto Parsed(Parse parse, Place place) {
   return [parse, place](const std::string& option, const std::string& text,
@@ -147,8 +148,7 @@ auto Choice(const std::pair<const char*, T> (&choices)[N], Place place) {
       place);
 }
 
-// Returns a reader that uses a parser of the planner, and adds the option's name to the parser's
-// errors.
+// This reader stores parse(text), and puts the option's name before the error of a failed parse.
 template <typename T, typename Place>
 auto Named(Result<T> (*parse)(const std::string&), Place place) {
   return Parsed(
@@ -171,7 +171,7 @@ Result<double> ParseMomentum(const std::string& option, const std::string& text)
   return Status::Error(option + " " + Quoted(text) + ": expected a number from 0 to below 1");
 }
 
-// Returns a function that returns the member `member` of a spec.
+// A lambda that returns spec.member, for use as `place`.
 #define UCUDNN_SPEC(member) \
   [](SolveSpec & spec) -> auto& { return spec.member; }
 
@@ -323,7 +323,7 @@ std::vector<SpecOption> PlaceOptions() {
 
 #undef UCUDNN_SPEC
 
-// Reads --check every:K, for training.
+// Checks --check: `once` for a single solve, every:K for training. Stores K in spec.training.
 Status ReadCheck(SolveSpec& spec) {
   const std::string& check = spec.check;
   if (check.empty()) return Status::Ok();
@@ -343,7 +343,7 @@ Status ReadCheck(SolveSpec& spec) {
   return Status::Ok();
 }
 
-// Sets members that depend on several options.
+// Sets the members that depend on several options. Fails if options contradict each other.
 Status Complete(SolveSpec& spec) {
   if (spec.time && spec.step) {
     return Status::Error("--time and --step both say how far a layer goes; expected one of them");
@@ -380,7 +380,7 @@ Result<std::string> ContentsHash(const std::string& path) {
     for (uint64_t at = 0; at < file.size(); at += block.size()) {
       const auto size = static_cast<size_t>(std::min<uint64_t>(block.size(), file.size() - at));
       UCUDNN_RETURN_IF_ERROR(file.Read(at, std::span(block).first(size)));
-      // The hash of a block includes the hash of all earlier blocks.
+      // Hashes the hash of all earlier blocks together with this block.
       std::string text(sizeof hash, '\0');
       std::copy_n(reinterpret_cast<const char*>(&hash), sizeof hash, text.begin());
       hash = spatial::HashOf(text.append(block.data(), size));

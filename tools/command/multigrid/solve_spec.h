@@ -1,6 +1,6 @@
-// The request to `ucudnn multigrid`: a struct of the options' values, and a table of the options.
-// The table serves to read options, set defaults, write help and documents, and compare the options
-// of ranks. Used from main's thread only.
+// The options of `ucudnn multigrid`: a struct of their values, and a table that defines them. Other
+// functions read the table to parse options, set defaults, write help and documents, and compare
+// the options of ranks. Used from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -33,7 +33,7 @@ struct SolveSpec {
   std::optional<double> time, step;
 
   // The members below say how the problem is solved, and how a network is trained by such solves.
-  // Members that depend on the problem are set when the problem is known (settings.h).
+  // SettingsOf() completes them when the problem is known.
   multigrid::TrainingSettings training;
   multigrid::NetworkSettings& network() { return training.network; }
   const multigrid::NetworkSettings& network() const { return training.network; }
@@ -43,7 +43,7 @@ struct SolveSpec {
   std::string check;
 
   // The members below say where the problem is solved.
-  std::optional<bool> on_device;  // none: --host decides
+  std::optional<bool> on_device;  // ReadSpec sets it to `host` if --backend is not given
   bool host = false;
   multigrid::DeviceSetting device;
   const multigrid::Precision* precision = &multigrid::kSinglePrecision;
@@ -61,52 +61,53 @@ struct SolveSpec {
   bool json = false;
   std::string report;
 
-  // The text of each option: what the user gave, or else the default. A flag has "yes".
+  // The text of each option: the user's, or else the default. It is "yes" for a flag that is given.
   std::map<std::string, std::string> texts;
   std::map<std::string, bool> given;  // whether the user gave the option
   bool IsGiven(const std::string& option) const { return given.at(option); }
   const std::string& Text(const std::string& option) const { return texts.at(option); }
-  // Fails if one of these options was given; the error names the first one.
+  // Fails if one of `options` was given. The error names the first such option and says `why`.
   Status Refuse(const std::vector<const char*>& options, const std::string& why) const;
   bool checks() const { return !check.empty(); }
   bool trains() const { return !train.empty(); }
 };
 
-// The property of an option that all ranks must have in common.
+// What must be equal on all ranks for an option.
 enum class Agreement {
   kValue,
-  // The contents of the file, or of the folder of a data set, that the option names. If the option
-  // names neither, its value.
+  // The contents of the file, or of the data set's folder, that the option names. If the value
+  // names no file or folder, the value itself.
   kContents,
-  kNone  // ranks may differ, or several ranks cannot use the option
+  kNone  // nothing: values may differ, or the option is refused with several ranks
 };
 
 struct SpecOption {
   std::string name;        // such as "--cycles"; NET has no dashes
   const char* value;       // the name of the value in help; null for a flag
-  std::string by_default;  // as a user would give it; empty if `help` names the default
-  std::string help;        // does not name the default, unless by_default is empty
+  std::string by_default;  // the default value; empty if there is none or if `help` names it
+  std::string help;        // the help adds by_default to this text
   std::function<Status(const std::string& option, const std::string& text, SolveSpec&)> read;
   Agreement agreement = Agreement::kValue;
 };
 // Returns the options in the order of the help.
 const std::vector<SpecOption>& SpecOptions();
 
-// Sets the texts about options in `report`, from the settings of a solve.
+// Sets the members of `report` that repeat options, such as report.norm and report.batch.
 void DescribeSpec(const SolveSpec& spec, const multigrid::NetworkSettings& network,
                   MultigridReport& report);
 
-// Adds all options to `app`. `texts` receives the given texts, and must not move.
+// Adds all options to `app`. When `app` parses the command line, `texts` receives the values by
+// option; it must not move until then.
 void AddSpecOptions(CLI::App& app, std::map<std::string, std::string>& texts);
-// Reads all options together. The error names the option.
+// Reads all options after `app` has parsed the command line. The error names the option.
 Result<SolveSpec> ReadSpec(const CLI::App& app, const std::map<std::string, std::string>& texts);
 
-// Returns the terms that ranks compare.
+// Returns the options whose values or contents must be equal on all ranks.
 std::vector<transport::Term> TermsOf(const SolveSpec& spec);
 
 // Formats as "L2, absolute".
 const char* NormText(const multigrid::SolveOptions& options);
-// Formats the relaxation of each level, as "FCF,F" for the c_sweeps (SolveOptions) 1 and 0.
+// Formats SolveOptions::c_sweeps, such as {1, 0} as "FCF,F".
 std::string RelaxationText(const std::vector<int>& c_sweeps);
 // Formats as "broadcast".
 const char* StartText(multigrid::Start start);

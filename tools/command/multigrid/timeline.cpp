@@ -14,7 +14,7 @@ using planner::Element;
 
 constexpr size_t kMostTimelines = 4;
 constexpr size_t kMostSpans = 6000;  // the most spans that one timeline shows
-constexpr double kSpanWidth = 5;     // px, on average, in the lane with most spans
+constexpr double kSpanWidth = 5;     // mean width in px of a span, in the lane with most spans
 constexpr double kMostWidth = 6 * planner::kFigureWidth;
 
 std::string RangeText(int64_t first, int64_t count) {
@@ -36,7 +36,7 @@ std::string TipOf(const ReportedSpan& span, const TimelineRow& row) {
          NumberText(" from %.4g ms on", span.begin_ms);
 }
 
-// Returns the spans to draw. If there are too many, returns only the spans that begin first.
+// Returns the spans to draw: all, or those that begin first if there are more than kMostSpans.
 std::vector<ReportedSpan> DrawnSpans(const ReportedTimeline& timeline) {
   std::vector<ReportedSpan> spans = timeline.spans;
   if (spans.size() <= kMostSpans) return spans;

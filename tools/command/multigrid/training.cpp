@@ -68,7 +68,8 @@ Result<DigitSets> ReadDigits(const SolveSpec& spec, const Problem& problem) {
       (replicas == 1 ? "a mini-batch" : std::to_string(replicas) + " mini-batches at once"));
 }
 
-// Prints warnings that a user needs beside the table, each at most once.
+// Prints warnings about epochs: fallbacks, solves far from serial propagation, and a loss that is
+// not finite. Prints each kind at most once.
 class Notices {
  public:
   explicit Notices(const CLI::App& app) : app_(app) {}
@@ -100,7 +101,7 @@ std::string EpochText(int number, int epochs) {
   return "epoch " + std::to_string(number) + " of " + std::to_string(epochs);
 }
 
-// Runs one epoch and its test. show() shows the progress.
+// `done` is the share of the training that is done.
 using ShowProgress = std::function<void(const std::string& text, double done)>;
 Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int number, int epochs,
                               const ShowProgress& show) {
@@ -120,14 +121,14 @@ Result<TrainedEpoch> RunEpoch(Trainer& trainer, const DigitSets& digits, int num
   return epoch;
 }
 
-// Writes the output of training. Only the rank that writes to the user has a Reporter.
+// Writes the output of training. Used on rank 0 only.
 class Reporter {
  public:
   Reporter(const CLI::App& app, const SolveSpec& spec, TrainingFacts& facts)
       : app_(app), spec_(spec), facts_(facts), notices_(app) {}
 
-  // Writes the report before the first epoch, so that an unwritable file is noticed at once and not
-  // after hours.
+  // Prints the head of the table. Also writes the report, so that a file that cannot be written is
+  // noticed before the first epoch and not after hours.
   Status Begin(const multigrid::Placement& placement) {
     has_begun_ = true;
     facts_.placement = placement;
@@ -168,7 +169,7 @@ class Reporter {
   bool has_begun_ = false;
 };
 
-// Trains as one rank. `reporter` is null unless this rank writes to the user.
+// Trains as one rank, together with the other ranks of `all`. `reporter` is null except on rank 0.
 Status TrainOnRank(Problem& problem, const SolveSpec& spec, const MultigridSettings& of_all,
                    const DigitSets& digits, multigrid::Peers& all, Reporter* reporter) {
   constexpr auto kPasses = multigrid::Passes::kForwardAndBackward;
@@ -228,8 +229,8 @@ int Train(const CLI::App& app, const SolveSpec& spec, Problem& problem,
   reporter.Clear();
   if (reporter.code() != 0) return reporter.code();
   if (!status.ok()) {
-    // Before the first step, the options cause every error. A later error may come from a tolerance
-    // that states cannot reach. Both count as bad usage.
+    // Before the first step, the options cause every error. Later, a tolerance may be the cause,
+    // because states cannot reach it. Errors with these causes count as bad usage.
     const bool asks_too_much =
         !reporter.has_begun() || settings.network.forward.tolerance.has_value();
     return Refuse(app, status.message(),

@@ -27,8 +27,8 @@ struct TrainedEpoch {
   double seconds = 0;  // wall-clock time of the epoch and its test
 };
 
-// Trains `problem` as the spec says, prints the table or the JSON, and writes --report after each
-// epoch. Returns the exit code. Moves the problem's parameters out.
+// Trains `problem` as `spec` says, prints the table or the JSON, and writes the file of --report
+// after each epoch. Returns the exit code. Moves the parameters out of `problem`.
 int Train(const CLI::App& app, const SolveSpec& spec, multigrid::Problem& problem,
           const MultigridSettings& settings);
 

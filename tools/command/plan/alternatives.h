@@ -1,5 +1,5 @@
-// What `ucudnn plan` prints in addition to the best layout: the next best layouts, and the cost of
-// less memory.
+// Tables that `ucudnn plan` prints after the best layout: the next best layouts, and layouts that
+// need less memory but more time.
 #pragma once
 
 #include "base/status.h"
@@ -11,8 +11,8 @@ namespace ucudnn::command {
 // search cannot prove that they are the fastest.
 Status PrintBestPlans(const planner::PlanningProblem& problem, int plans);
 
-// Prints layouts that are found at up to `points` memory limits. No printed layout beats another
-// one in both time and memory of a device.
+// Prints the fastest layouts at up to `points` limits of a device's memory. No printed layout beats
+// another one in both time and memory.
 Status PrintFrontier(const planner::PlanningProblem& problem, int points);
 
 }  // namespace ucudnn::command

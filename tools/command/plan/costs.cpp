@@ -20,8 +20,8 @@ using namespace ucudnn::planner;
 
 constexpr const char* kMeasured = "measured";
 
-// Returns the name of the cost model. Fails if an option about measurements is given for a model
-// that uses none.
+// Returns the name of the cost model. Fails if --db, --device or --workspace-limit is given for a
+// model that uses no measurements.
 Result<std::string> CostName(const CostWords& words) {
   const bool db = words.variables.Given("UCUDNN_DATABASE");
   const bool device = !words.device.empty();
@@ -66,8 +66,8 @@ Status PlanCosts::Measured(const CostWords& words) {
   }
   UCUDNN_ASSIGN_OR_RETURN(rows_, ReadOfflineRows(options, words.device));
   const size_t limit = options.workspace_limit.value_or(std::numeric_limits<size_t>::max());
-  // The last model is asked first: rows with the alignment of a run's calls take precedence over
-  // rows without alignment, and legacy engines over graph engines.
+  // A model looks for a time in its own rows and then asks the model before it. So the last model
+  // takes precedence: rows of legacy engines with the alignment of a program's legacy calls.
   for (const int alignment : {1, int{cudnn::kLegacyAlignment}}) {
     for (const Api api : {Api::kGraph, Api::kLegacy}) {
       ApiRows& store = stores_.emplace_back(rows_, api);

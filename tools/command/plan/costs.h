@@ -1,5 +1,5 @@
-// The costs of `ucudnn plan`: --cost, --update, and the stores of --cost measured. Used from main's
-// thread only.
+// The cost model of `ucudnn plan`, from --cost, --update and the stores of --cost measured. Used
+// from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,7 @@
 
 namespace ucudnn::command {
 
-// The words of the command line. CLI11 fills the members.
+// The values of the options, which CLI11 stores in the members.
 struct CostWords {
   std::string cost;    // empty: other options determine the model
   std::string update;  // empty: other options determine the update
@@ -27,16 +27,16 @@ struct CostWords {
   void AddTo(CLI::App& app);
 };
 
-// A cost model and all objects to which it refers. The object must not move.
+// Owns a cost model and the objects to which the model refers. Must not move.
 class PlanCosts {
  public:
-  // Chooses the model. `machine` must outlive the object. Errors mean bad usage. REQUIRES:
-  // words.update names a model.
+  // Chooses the model. `machine` must outlive this object. An error means bad usage. REQUIRES:
+  // words.update is not empty.
   Status Choose(const CostWords& words, const planner::Machine& machine);
 
   const planner::CostModel& model() const { return *model_; }
   const std::string& name() const { return name_; }
-  // Returns the device whose measurements are used; empty if none are.
+  // Returns the device whose measurements the model uses; empty if it uses none.
   const std::string& measured_on() const { return rows_.device; }
 
  private:

@@ -57,13 +57,14 @@ struct PlanOptions {
   bool html = false;
 };
 
-// Returns `text` as a number; 0 if `text` is empty, which means that the option is not given.
+// Returns the value of `option`, a number from 1 to `most`; 0 if the option is not given (empty).
 Result<int> ParseCount(const char* option, const std::string& text, int most) {
   if (text.empty()) return 0;
   return ParseWhole(option, text, 1, most, "accepted: 1 to " + std::to_string(most));
 }
 
-// Parses --memory-limit: a size, or `device` for the memory of the machine's devices.
+// Returns the limit of --memory-limit: a size, or the memory of a device for the word `device`. It
+// is unset if `text` is empty.
 Result<std::optional<int64_t>> ParseMemoryLimit(const std::string& text, const Machine& machine) {
   if (text.empty()) return std::optional<int64_t>();
   if (text == "device") return std::optional(machine.device.memory_bytes);
@@ -92,8 +93,7 @@ void PrintStrategies(const std::vector<ParallelLayout>& layouts) {
   }
 }
 
-// Returns the columns of a table of layers, or of one layer's configurations. `first` is the title
-// of the first column.
+// Returns the columns of the tables that PrintChoices prints. `first` is the first column's title.
 TextColumns ChoiceColumns(const std::string& first) {
   return {{first, -24, 0}, {"configuration", -28}, {"devices", 7},   {"transfer", 12},
           {"compute", 12}, {"update", 12},         {"total ms", 12}, {"best plan", 12}};
@@ -112,8 +112,8 @@ void PrintChoice(const std::string& first, const WhatIf& row, const std::string&
   PrintRow(ChoiceColumns(""), cells, (why.empty() ? "" : "  ") + why);
 }
 
-// Prints the chosen configuration of each layer, or all configurations of layer `what_if` if that
-// is not negative.
+// Prints a table of all layers with their chosen configurations or, if `what_if` is not negative, a
+// table of all configurations of layer `what_if`.
 void PrintChoices(const PlanningProblem& problem, const ParallelLayout& chosen,
                   const ParallelLayout& deepa, int what_if) {
   const std::vector<PlannedLayer>& layers = problem.graph.layers;
@@ -145,7 +145,8 @@ void PrintMemory(const ParallelLayout& chosen, const Machine& machine) {
               SizeText(machine.device.memory_bytes).c_str());
 }
 
-// Fails if several documents are requested; if none is, tables are printed.
+// Fails if options about the output contradict each other. There is at most one document; without
+// one, tables are printed.
 Status CheckOutput(const PlanOptions& plan) {
   const int documents = plan.json + plan.dot + plan.html + plan.schedule.schedule;
   if (documents > 1) {
@@ -213,7 +214,7 @@ Status CheckLayers(const PlanOptions& plan, const std::vector<Pin>& pins,
   return Status::Ok();
 }
 
-// The network that the command line names, and the problem of planning it.
+// The network that the command line names, and its planning problem.
 struct Question {
   Graph graph;
   PlanningProblem problem;
@@ -243,9 +244,9 @@ Result<Question> PoseProblem(const PlanOptions& plan, const Machine& machine,
   return Question{std::move(graph), std::move(problem)};
 }
 
-// Returns the update model of the plan, and sets costs.update to the model that the costs assume.
-// With a schedule both models are equal, with one exception: the costs of deepa-paper always assume
-// a parameter server, which no schedule can run.
+// Returns the update model of the plan, and sets costs.update to the update model of the costs. The
+// two differ only if a schedule is requested with --cost deepa-paper: these costs assume a
+// parameter server, which no schedule can run.
 Result<UpdateModel> ChooseUpdate(const PlanOptions& plan, CostWords& costs) {
   if (!plan.schedule.IsAsked()) {
     if (costs.update.empty()) costs.update = UpdateName(UpdateModel::kParameterServer);
@@ -269,8 +270,8 @@ Status PrintMore(const PlanningProblem& problem, int best, int frontier) {
   return frontier > 0 ? Named("--frontier", PrintFrontier(problem, frontier)) : Status::Ok();
 }
 
-// Returns whether the search also computes the best whole plan for every configuration of every
-// layer. For --what-if, separate searches find the best plans for one layer.
+// Returns whether the search must compute, for each configuration of each layer, the best plan that
+// has it. For --what-if, BestTotals() computes this for a single layer.
 bool ShowsAllBestPlans(const PlanOptions& plan, Strategy strategy, int what_if) {
   if (plan.json) return true;
   if (plan.schedule.schedule) return false;

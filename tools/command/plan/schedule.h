@@ -1,5 +1,5 @@
-// `ucudnn plan --schedule` and `--simulate`: the plan as a schedule, and the time of one of its
-// steps. Used from main's thread only.
+// `ucudnn plan --schedule` and `--simulate`: the plan as a schedule, and the simulated time of one
+// training step. Used from main's thread only.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@
 
 namespace ucudnn::command {
 
-// The words of the command line. CLI11 fills the members.
+// The values of the options, which CLI11 stores in the members.
 struct ScheduleWords {
   bool schedule = false;
   bool simulate = false;
@@ -23,16 +23,17 @@ struct ScheduleWords {
   void AddTo(CLI::App& app);
 
   bool IsAsked() const { return schedule || simulate; }
-  // Returns the update of a plan that is executed: `update`, or owner if that is empty. Fails for
-  // an update that exists only as a model.
+  // Returns the update model of a schedule: the one named `update`, or owner if `update` is empty.
+  // Fails if no schedule can execute that model.
   Result<planner::UpdateModel> Update(const std::string& update) const;
-  // The error names the option that contradicts others.
+  // Returns the options of the schedule. Fails if an option has a wrong value or contradicts
+  // another option; the error names the option.
   Result<planner::ScheduleOptions> Options(planner::Strategy strategy,
                                            planner::UpdateModel update) const;
 };
 
-// Prints the time of a step, simulated with and without overlap, and as the sum of equation 1. If a
-// schedule deadlocks, the error says why.
+// Prints three times of a step: simulated with overlap, simulated without overlap, and as the sum
+// of equation 1 (DeePa). If the schedule deadlocks, the error says why.
 Status PrintSimulation(const planner::Schedule& schedule, const planner::PlanningProblem& problem,
                        const planner::ParallelLayout& layout, const planner::Machine& machine);
 

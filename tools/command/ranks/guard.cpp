@@ -20,8 +20,8 @@ namespace {
 
 constexpr pid_t kDismissed = 0;
 
-// Closes the descriptors from `first` to `last`. Makes the system call directly, because older C
-// libraries have no function for it. Where the kernel lacks the call, closes each descriptor.
+// Closes the descriptors from `first` to `last`. Calls close_range by its number, because older C
+// libraries have no function for it. On kernels without close_range, closes each descriptor.
 void CloseRange(unsigned first, unsigned last) {
   constexpr unsigned kMost = 65536;
   if (syscall(SYS_close_range, first, last, 0) == 0) return;
@@ -30,8 +30,8 @@ void CloseRange(unsigned first, unsigned last) {
   }
 }
 
-// Closes all descriptors except `pipe`, because other processes may wait for the end of this
-// process's output.
+// Closes all descriptors except `pipe`. Otherwise a process that reads the launcher's output would
+// not see its end while the guard lives.
 void KeepOnly(int pipe) {
   const int nowhere = open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) {
@@ -46,7 +46,7 @@ void KeepOnly(int pipe) {
 }
 
 [[noreturn]] void Guard(int pipe) {
-  setsid();  // the guard must not get Ctrl-C, or the hangup of a closed terminal
+  setsid();  // keeps Ctrl-C, and the hangup of a closed terminal, from this process
   KeepOnly(pipe);
   std::vector<pid_t> ranks;
   pid_t rank = 0;
@@ -77,7 +77,8 @@ Status RankGuard::Start() {
 }
 
 void RankGuard::Watch(pid_t rank) {
-  // If the guard has ended, the write fails. The ranks themselves still die with this process.
+  // If the guard has ended, the write fails. Even then the ranks die with this process
+  // (PR_SET_PDEATHSIG), but not the processes that they started.
   [[maybe_unused]] const ssize_t told = write(pipe_, &rank, sizeof rank);
 }
 

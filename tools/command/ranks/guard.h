@@ -1,5 +1,5 @@
-// A process that outlives the launcher. If the launcher is killed, so that it cannot end the ranks,
-// the guard kills all processes of the ranks' sessions. Used from main's thread only.
+// A child process of the launcher that outlives it. If the launcher is killed, and so cannot end
+// the ranks, the guard kills all processes of the ranks' sessions. Used from main's thread only.
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +13,13 @@ class RankGuard {
   RankGuard() = default;
   RankGuard(const RankGuard&) = delete;
   RankGuard& operator=(const RankGuard&) = delete;
-  // If Dismiss() was not called, the guard ends the ranks.
+  // If Dismiss() was not called, the guard kills the sessions.
   ~RankGuard() { Leave(); }
 
   Status Start();
-  // Makes the guard kill the session `rank` when this process dies.
+  // Adds the session of the process `rank` to those that the guard kills if this process dies.
   void Watch(pid_t rank);
-  // Ends the guard, but not the ranks.
+  // Ends the guard without killing any session.
   void Dismiss();
 
  private:

@@ -18,9 +18,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kForLastWords{5};  // from SIGTERM to SIGKILL
-// When all ranks have ended, processes that a rank left behind may run on for this time. Then they
-// are asked to end.
+constexpr seconds kForLastWords{5};  // the time from SIGTERM to SIGKILL
+// When all ranks have ended, the processes that they started may run on for this time. Then they
+// get SIGTERM.
 constexpr seconds kForRest{2};
 constexpr milliseconds kLookForRest{20};
 
@@ -57,7 +57,7 @@ RankJob::RankJob(std::string name, std::vector<RankProcess> ranks, const JobPart
 
 void RankJob::Run() {
   while (!AllEnded() || AnyLives(Sessions())) Turn();
-  // Without /proc, AnyLives() cannot see whether processes live, so the rest is killed in any case.
+  // Without /proc, AnyLives() returns false even if processes live. So this kills what is left.
   SignalSessions(Sessions(), SIGKILL);
   Drain();
 }
@@ -124,8 +124,8 @@ void RankJob::Turn() {
   poll(polled.data(), polled.size(), PatienceMs());
   std::vector<short> ready;
   for (const pollfd& one : polled) ready.push_back(one.revents);
-  // Handles ends before notes. Other ranks also send notes about the death of a rank, and the end
-  // of that rank should be told first.
+  // Handles ends before notes. When a rank dies, other ranks send notes about its death, and the
+  // message about its end should come first.
   TakeSignals();
   SeeEnds();
   TakeNotes();
@@ -137,7 +137,7 @@ void RankJob::TakeSignals() {
   while (const int signal = parts_.signals.Receive()) {
     if (signal == SIGCHLD) continue;
     if (signal == SIGTSTP) {
-      // Ranks have no terminal whose Ctrl-Z could stop them.
+      // Ctrl-Z reaches only this process, because the ranks have no terminal.
       PassOn(SIGSTOP);
       kill(getpid(), SIGSTOP);
       continue;
@@ -164,7 +164,7 @@ void RankJob::SeeEnds() {
 void RankJob::Fail(size_t rank) {
   failed_ = rank;
   const Time now = Clock::now();
-  // If a signal has asked the ranks to end, they first get time to do so.
+  // If a passed-on signal has already asked the ranks to end, SIGTERM follows only after a while.
   const Time ask = passed_on_ != 0 ? now + kForLastWords : now;
   EndBy(ask, ask + kForLastWords);
   const bool by_reader = ranks_[rank].signal == SIGPIPE && !output_.has_reader();
@@ -183,7 +183,7 @@ void RankJob::TakeNotes() {
     const std::string rank = note->rank >= 0 ? "rank " + std::to_string(note->rank) : "a rank";
     Say(rank + " says: " + note->line);
     if (note->note != LauncherNote::kFailed) continue;
-    const Time ask = Clock::now() + kForLastWords;  // programs get time to report errors
+    const Time ask = Clock::now() + kForLastWords;  // so that programs can report errors
     EndBy(ask, ask + kForLastWords);
   }
 }
@@ -203,8 +203,7 @@ void RankJob::WriteOutputs(bool output_is_ready, bool errors_are_ready) {
   if (output_is_ready) output_.Write();
   if (errors_are_ready) errors_.Write();
   for (LineRelay& relay : relays_) {
-    // Closing a relay makes its rank's next write fail, as if the rank wrote to the closed output
-    // itself.
+    // Closing the relay makes the rank's next write fail, as if the rank wrote to the file itself.
     if (!relay.has_reader()) relay.Close();
   }
 }
@@ -230,8 +229,8 @@ void RankJob::HeedTimes() {
 }
 
 void RankJob::Drain() {
-  // 32 reads empty a full pipe. A process that writes even then is not part of this job, and might
-  // never stop.
+  // 32 reads empty a full pipe. If more text comes, a process outside the job's sessions writes it,
+  // perhaps without end.
   constexpr int kMostReads = 32;
   for (LineRelay& relay : relays_) {
     for (int reads = 0; reads < kMostReads && relay.Read(Clock::now()); ++reads) {

@@ -1,5 +1,5 @@
-// The ranks of a job, from their start to the end of the last one: their output, signals, notes and
-// ends. Used from main's thread only.
+// Supervises the started ranks of a job until the last one has ended: relays their output, passes
+// on signals, prints notes, and ends all ranks if one fails. Used from main's thread only.
 #pragma once
 
 #include <chrono>
@@ -24,20 +24,20 @@ struct JobParts {
 
 class RankJob {
  public:
-  // `name` begins the messages of the job itself.
+  // The job's own messages begin with `name`.
   RankJob(std::string name, std::vector<RankProcess> ranks, const JobParts& parts);
 
-  // Returns when all ranks have ended, none of their processes is left, and their output is
+  // Returns when all ranks and the processes that they started have ended, and all output is
   // written.
   void Run();
 
   const std::vector<RankProcess>& ranks() const { return ranks_; }  // to be reaped after Run
   // REQUIRES: Run has returned. Returns the exit code of `ucudnn run`.
   int code() const;
-  // REQUIRES: Run has returned. Returns the errno of lost output; 0 if none was lost.
+  // REQUIRES: Run has returned. Returns the errno of the write that lost output; 0: none is lost.
   int loss() const { return output_.loss() != 0 ? output_.loss() : errors_.loss(); }
-  // REQUIRES: Run has returned. Returns SIGINT if it was passed on and ended the first rank that
-  // failed; else 0.
+  // REQUIRES: Run has returned. Returns SIGINT if the job passed on a SIGINT and the first rank
+  // that failed was ended by SIGINT. Otherwise returns 0.
   int ending_signal() const;
 
  private:
@@ -46,21 +46,21 @@ class RankJob {
 
   // Waits for the next event, and handles it.
   void Turn();
-  int PatienceMs() const;  // time until the next turn at the latest; -1: no limit
+  int PatienceMs() const;  // the longest time that Turn() may wait for an event; -1: no limit
   void TakeSignals();
   void TakeNotes();
   void Relay(const std::vector<short>& ready);
   void WriteOutputs(bool output_is_ready, bool errors_are_ready);
   void SeeEnds();
   void Fail(size_t rank);
-  // Asks all ranks to end at time `ask`, and kills them at time `kill`. Times that were set before
-  // stay if they are earlier.
+  // Plans SIGTERM to all ranks at time `ask`, and SIGKILL at time `kill`. An earlier time that is
+  // already planned stays.
   void EndBy(Time ask, Time kill);
   void HeedTimes();
   void Drain();
   bool AllEnded() const;
   std::vector<pid_t> Sessions() const;
-  // Sends the signal to the processes that a terminal would send it to.
+  // Sends the signal to the process group of each rank, as a terminal would.
   void PassOn(int signal);
   void Say(const std::string& line);
   LineOutput& errors() { return one_file_ ? output_ : errors_; }
@@ -72,11 +72,11 @@ class RankJob {
   LineOutput output_, errors_;
   std::vector<LineRelay> relays_;
 
-  std::optional<size_t> failed_;      // first rank that failed before all were asked to end
+  std::optional<size_t> failed_;      // the first rank that failed; unset if `asked_` came first
   std::optional<ReceivedNote> note_;  // the first note, or a later one about a failure
-  int passed_on_ = 0;       // the last signal to end that was passed on; 0 if there was none
-  bool asked_ = false;      // whether this process has asked all ranks to end
-  bool abandoned_ = false;  // whether unwritten output was given up
+  int passed_on_ = 0;                 // the last passed-on signal for which Ends() is true; 0: none
+  bool asked_ = false;                // whether SIGTERM or SIGKILL was sent to all ranks
+  bool abandoned_ = false;            // whether output that is not written yet is to be dropped
   std::optional<Time> ask_at_, kill_at_;
 };
 

@@ -28,8 +28,7 @@ void LineOutput::Write() {
   for (int piece = 0; piece < kMostPieces && waiting() > 0; ++piece) {
     pollfd can{descriptor_, POLLOUT, 0};
     if (piece > 0 && (poll(&can, 1, 0) <= 0 || (can.revents & POLLOUT) == 0)) return;
-    // A pipe takes up to PIPE_BUF bytes at once, so no line of another writer can come between
-    // them.
+    // A write of at most PIPE_BUF bytes to a pipe is atomic, so other writers cannot interrupt it.
     std::string_view text = std::string_view(text_).substr(written_, PIPE_BUF);
     if (const size_t end = text.rfind('\n'); end != std::string_view::npos) {
       text = text.substr(0, end + 1);

@@ -1,7 +1,7 @@
 // Relays the output of several processes to one file in whole lines, so that no line of one process
-// interrupts a line of another. There are two exceptions: a line longer than
-// LineRelay::kLongestLine, and, on a terminal, a line that stays unfinished. Any bytes are
-// permitted. Used from main's thread only; no function waits.
+// interrupts a line of another. Two kinds of lines are relayed in parts: lines longer than
+// LineRelay::kLongestLine and, on a terminal, lines that stay unfinished. Any bytes are permitted.
+// Used from main's thread only; no function waits.
 #pragma once
 
 #include <chrono>
@@ -11,29 +11,28 @@
 
 namespace ucudnn::command {
 
-// One file. The lines of all sources are written to it in the order in which they became complete.
+// The file to which lines are relayed. Writes the text of all sources in the order of Add() calls.
 class LineOutput {
  public:
   // The caller stays the owner of `descriptor`.
   explicit LineOutput(int descriptor);
 
-  // Adds text of `source` (a number from 0 on) behind the source's earlier text. If the text ends
-  // within a line, the source may continue that line; text of another source then begins a new
-  // line.
+  // Adds text of `source` (a number from 0 on). If the text ends within a line, the next text of
+  // this source continues the line. If another source's text comes first, it begins a new line.
   void Add(int source, std::string_view text);
 
   int descriptor() const { return descriptor_; }
   bool is_terminal() const { return is_terminal_; }
   size_t waiting() const { return text_.size() - written_; }  // bytes
-  // Returns true if more than kMuch bytes are waiting; then sources should not be read.
+  // Returns true if more than kMuch bytes are waiting. The caller then stops reading from sources.
   bool full() const { return waiting() > kMuch; }
   // Writes some of the waiting text. REQUIRES: poll() said that the file is writable.
   void Write();
 
   // Returns false if nobody reads the output any more.
   bool has_reader() const;
-  // If output is incomplete although it still has a reader, returns the errno of the failure; else
-  // 0.
+  // Returns the errno of the failed write if output was lost although it has a reader. Otherwise
+  // returns 0.
   int loss() const { return has_reader() ? error_ : 0; }
 
  private:
@@ -47,12 +46,12 @@ class LineOutput {
   int error_ = 0;        // errno of the first failed write; later text is dropped
 };
 
-// The lines of one source.
+// Reads the output of one source and adds its lines to a LineOutput.
 class LineRelay {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Reads from `descriptor`, and closes it at the end.
+  // Takes ownership of `descriptor`, the end of a pipe from which the source's output is read.
   LineRelay(int source, int descriptor, LineOutput& output);
   LineRelay(LineRelay&& other) noexcept;
   LineRelay(const LineRelay&) = delete;
@@ -63,19 +62,19 @@ class LineRelay {
   // Reads at most 64 KiB of the available bytes. At the end of the source, adds its last line,
   // complete or not, and closes the relay. Returns false if there was nothing to read.
   bool Read(Time now);
-  // On a terminal, shows an unfinished line if nothing was added to it for kPatience, because the
-  // line may be a question that a person must answer.
+  // On a terminal, an unfinished line may be a question to the user. ShowUnfinished() shows the
+  // line if nothing was added to it for kPatience.
   bool has_unfinished() const { return !line_.empty() && output_->is_terminal(); }
   void ShowUnfinished(Time now);
   bool has_reader() const { return output_->has_reader(); }
-  // Adds the text that was read, and reads no more.
+  // Adds the unfinished line, and closes the relay.
   void Finish();
   void Close();
 
   static constexpr std::chrono::milliseconds kPatience{250};
 
  private:
-  // A longer line is added in pieces.
+  // A line of this many bytes or more is added in parts.
   static constexpr size_t kLongestLine = 256 << 10;
 
   void Hand();

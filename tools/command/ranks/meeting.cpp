@@ -34,7 +34,7 @@ bool IsOurs(const msghdr& message) {
 
 Result<std::vector<int>> FreePorts(int count) {
   std::vector<int> ports;
-  std::vector<int> held;  // keeps the ports open, so that all are different
+  std::vector<int> held;  // open sockets that keep their ports, so that all ports differ
   Status status;
   for (int i = 0; i < count && status.ok(); ++i) {
     const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -77,7 +77,7 @@ Status NoteSocket::Open() {
   name_ = "ucudnn-" + word;
   descriptor_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor_ < 0) return MeetingFailure("no socket for what ranks tell");
-  // An abstract name is no file, and disappears with the process.
+  // A name in the abstract namespace: there is no file, and the name ends with the process.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, name_.data(), name_.size());
@@ -91,7 +91,7 @@ Status NoteSocket::Open() {
 }
 
 std::optional<ReceivedNote> NoteSocket::Receive() {
-  // Limits the messages that one call handles, because other users may send any number.
+  // Limits the messages that one call reads, because other users could send messages without end.
   constexpr int kMostStrangers = 64;
   for (int tries = 0; tries < kMostStrangers; ++tries) {
     char bytes[2 + kLongestLauncherNote + 1];

@@ -1,5 +1,5 @@
-// The means by which the ranks of a job on this machine meet each other and their launcher: free
-// ports, secrets, and the socket on which ranks report how the job went. Used from main's thread
+// What the ranks of a job on this machine need to connect: free ports and a secret, for connections
+// to each other, and the socket on which the launcher receives their notes. Used from main's thread
 // only.
 #pragma once
 
@@ -29,7 +29,7 @@ class NoteSocket {
   Status Open();
   const std::string& name() const { return name_; }  // the value of UCUDNN_LAUNCHER for the ranks
   int descriptor() const { return descriptor_; }
-  // Returns the next note that has arrived; none if there is none now.
+  // Returns the next note that has arrived; unset if no note is waiting.
   std::optional<ReceivedNote> Receive();
 
  private:

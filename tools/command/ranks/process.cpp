@@ -13,7 +13,7 @@
 namespace ucudnn::command {
 namespace {
 
-// A pipe. Its ends are closed with this object, and in every program that is started.
+// A pipe. The destructor closes both ends, and exec closes them in a started program.
 struct Pipe {
   int read_end = -1, write_end = -1;
 
@@ -40,8 +40,8 @@ struct Pipe {
   }
 };
 
-// The gate at which new processes wait until all of them exist and are guarded. `go` lets them
-// pass, and `failure` tells why a program was not started.
+// Two pipes. Each new process waits for a byte from `go` before it starts the program, until all
+// processes exist and are guarded. It writes the errno of a failed exec to `failure`.
 struct Gate {
   Pipe go, failure;
 };
@@ -50,12 +50,12 @@ struct Streams {
   int input, output, errors;
 };
 
-// Runs in the new process, and never returns.
+// Runs in the new process: waits at the gate, and then executes the program.
 [[noreturn]] void BecomeRank(const RankProgram& program, const RankVariables& variables,
                              const Streams& streams, Gate& gate, pid_t launcher) {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) _exit(kFailed);  // the launcher died before prctl took effect
+  if (getppid() != launcher) _exit(kFailed);  // the launcher died before the call of prctl
   gate.go.CloseWrite();
   dup2(streams.input, STDIN_FILENO);
   dup2(streams.output, STDOUT_FILENO);
@@ -81,7 +81,7 @@ Status StartFailure(const std::string& what) {
   return Status::Error(what + ": " + strerror(errno));
 }
 
-// Adds to `ranks` one process that waits at the gate.
+// Forks a process that waits at the gate, and adds it to `ranks`.
 Status Fork(const RankProgram& program, const RankVariables& variables, int input, Gate& gate,
             std::vector<RankProcess>& ranks) {
   Pipe output, errors;

@@ -1,6 +1,6 @@
-// The processes of a job's ranks: how they start and end. A rank has a session and process group of
-// its own (session.h), and dies with this process. Used from main's thread only. REQUIRES: no other
-// thread has run.
+// Starts the processes of a job's ranks, and notices their ends. Each rank is the leader of a new
+// session (session.h), and is killed if this process dies. Used from main's thread only. REQUIRES:
+// this process has no other thread.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ struct RankProgram {
   std::string path;
   ProgramWords words;
   const JobSignals* signals = nullptr;  // the launcher's signals, which a rank does not inherit
-  int input = -1;                       // input of rank 0; other ranks have none
+  int input = -1;                       // input of rank 0; other ranks read /dev/null
 };
 
 struct RankProcess {
@@ -34,15 +34,15 @@ struct RankProcess {
 
 using RankVariables = std::vector<std::pair<std::string, std::string>>;
 
-// Starts a process for each of `variables`, which are added to this process's environment. Either
-// all of them start, or none. The error says why; if the program itself cannot be started,
-// `errno_of_exec` is not 0.
+// Starts a process for each element of `variables`, which is added to the environment of that
+// process. If one fails to start, kills all and returns the reason. `errno_of_exec` receives the
+// errno if the program itself could not be executed, and otherwise 0.
 Result<std::vector<RankProcess>> StartRanks(const RankProgram& program,
                                             const std::vector<RankVariables>& variables,
                                             RankGuard& guard, int& errno_of_exec);
 
-// Returns whether the rank has ended; if it has, sets its members. Its process id stays reserved
-// until Reap.
+// Returns whether the rank has ended, and if so, sets its members. The process id of an ended rank
+// stays reserved until Reap.
 bool SeeEnd(RankProcess& rank);
 void Reap(const std::vector<RankProcess>& ranks);
 

@@ -18,11 +18,11 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the variables that each rank's environment has in addition to this process's environment.
+// Returns, for each rank, the variables to add to the environment.
 Result<std::vector<RankVariables>> VariablesOf(int ranks, const std::string& launcher) {
   UCUDNN_ASSIGN_OR_RETURN(const std::vector<int> ports, FreePorts(2));
-  // If a rank starts a job of its own, the launcher's variables that it inherits belong to the
-  // outer job.
+  // If this process is itself a rank, it inherited the rendezvous of the outer job, which the new
+  // job must not use.
   const bool own = Environment(kLauncherSocketVariable).empty();
   std::string rendezvous = own ? Environment("UCUDNN_RENDEZVOUS") : std::string();
   std::string token = own ? Environment("UCUDNN_RENDEZVOUS_TOKEN") : std::string();
@@ -46,7 +46,7 @@ Result<std::vector<RankVariables>> VariablesOf(int ranks, const std::string& lau
   return variables;
 }
 
-// Opens closed standard streams, because a pipe could otherwise get their numbers.
+// Opens standard streams that are closed, because a new pipe could otherwise get their numbers.
 void OpenStandardStreams() {
   for (int stream = 0; stream < 3; ++stream) {
     if (fcntl(stream, F_GETFD) >= 0) continue;
@@ -60,7 +60,7 @@ void OpenStandardStreams() {
 
 struct JobOutcome {
   int code = 0;
-  int signal = 0;  // the signal by which this process must end, too; 0 if there is none
+  int signal = 0;  // the signal by which this process must end itself; 0: by exit with `code`
 };
 
 JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
@@ -71,7 +71,7 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   JobSignals signals;
   NoteSocket notes;
   TerminalInput input;
-  // Signals are blocked first, so that no signal ends this process while it has ranks to end.
+  // Takes the signals first: from then on no signal ends this process and leaves ranks behind.
   for (const Status& status : {signals.Take(), guard.Start(), notes.Open(), input.Open()}) {
     if (!status.ok()) return refused(status);
   }
@@ -91,8 +91,8 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   }
   RankJob job(FullName(app), std::move(*started), {signals, notes, input});
   job.Run();
-  // The guard is dismissed before the ranks are reaped: until then no other process can have the
-  // ids that the guard would kill.
+  // Dismisses the guard before it reaps the ranks. After Reap(), other processes could get the ids
+  // that the guard would kill.
   guard.Dismiss();
   Reap(job.ranks());
   if (job.loss() != 0) {
@@ -111,8 +111,8 @@ int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords
   ranks_program.words = words;
   const JobOutcome outcome = RunJob(app, ranks_program, ranks);
   if (outcome.signal != 0) {
-    // Ends by the same signal. A shell that runs this command in a script then ends, too, as it
-    // does after any program that Ctrl-C ended.
+    // Ends by the same signal, so that a script that runs this command also ends, as after any
+    // program that Ctrl-C ends.
     signal(outcome.signal, SIG_DFL);
     raise(outcome.signal);
   }

@@ -1,5 +1,5 @@
-// `ucudnn run --ranks`: runs a program as several processes of this machine, the ranks of one job,
-// until the last one has ended. Used from main's thread only.
+// `ucudnn run --ranks`: runs a program as several processes on this machine, which are the ranks of
+// one job. Used from main's thread only.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@ namespace ucudnn::command {
 
 constexpr int kMostRanks = 64;
 
-// Runs `program`, a file, as `ranks` processes with `words` as arguments. Their environment is this
-// process's, with torchrun's variables, the ranks' meeting place and the launcher's socket. Their
-// output is written to this process's output in whole lines; rank 0 reads this process's input.
+// Runs the file `program` as `ranks` processes with the arguments `words`, until the last one has
+// ended. Adds torchrun's variables, the ranks' rendezvous and the launcher's socket to their
+// environment. Relays their output in whole lines; rank 0 reads this process's input. If a rank
+// fails, ends the others. Passes on the signals that ask a program to end.
+//
 // Returns the exit code of the first rank whose code is not 0; if a signal ended that rank, its
-// code is 128 plus the signal's number. Returns 1 if ranks reported that the job failed or went
-// wrong (options/launcher_note.h), or if output was lost. If a rank fails, the others are ended;
-// signals that end processes are passed on to all ranks.
+// code is 128 plus the signal's number. Returns 1 if no rank failed, but a rank reported that the
+// job failed or went wrong (options/launcher_note.h), or output was lost.
 int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords& words, int ranks);
 
 }  // namespace ucudnn::command

@@ -24,7 +24,7 @@ bool ReadStat(const std::filesystem::path& process, pid_t& group, pid_t& session
   const Result<std::string> read = ReadTextFile(process / "stat");
   if (!read.ok()) return false;
   const std::string& text = *read;
-  // The program's name is in parentheses, and may contain any characters.
+  // The fields follow the program's name, which is in parentheses and may contain parentheses.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return false;
   std::istringstream fields(text.substr(name_end + 1));

@@ -1,6 +1,7 @@
-// All processes that ranks started. Each rank has a session. All processes that the rank starts
-// belong to this session, whatever their process group; only daemons make sessions of their own. A
-// session's number stays reserved until all its processes are reaped. Thread-safe.
+// Finds the processes that ranks started, by their sessions. Each rank leads a session. A process
+// that the rank starts belongs to this session, whatever its process group, unless it makes a new
+// session, as daemons do. A session's id stays reserved until all its processes are reaped.
+// Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -9,8 +10,8 @@
 
 namespace ucudnn::command {
 
-// Sends a signal to every process of these sessions. If /proc cannot be read, sends it to the
-// sessions' first process groups.
+// Sends a signal to every process of these sessions. If /proc cannot be read, sends it only to the
+// process groups of the session leaders.
 void SignalSessions(const std::vector<pid_t>& sessions, int signal);
 
 // Returns whether a process of these sessions lives. Without /proc, returns false.

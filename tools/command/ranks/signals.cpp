@@ -32,7 +32,7 @@ Status JobSignals::Take() {
   if (descriptor_ < 0) return Status::Error(std::string("signals: ") + strerror(errno));
   sigprocmask(SIG_BLOCK, &taken, &blocked_);
   struct sigaction action {};
-  // If nobody reads the output of this process any more, writes must fail, and not end the process.
+  // If nobody reads this process's output any more, a write must fail rather than end the process.
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, &broken_pipe_);
   // If SIGCHLD were ignored, the ends of children would not be reported.

@@ -1,6 +1,6 @@
-// Turns the signals that a job's launcher handles into a descriptor to poll: the ends of its ranks,
-// signals that it passes on, stopping and continuing. Signals that were ignored stay ignored,
-// except for SIGCHLD. Used from main's thread only.
+// Receives the launcher's signals through a descriptor that can be polled: the ends of ranks, and
+// signals to pass on to the ranks. Signals that were ignored stay ignored, except for SIGCHLD. Used
+// from main's thread only.
 #pragma once
 
 #include <signal.h>
@@ -14,17 +14,18 @@ class JobSignals {
   JobSignals() = default;
   JobSignals(const JobSignals&) = delete;
   JobSignals& operator=(const JobSignals&) = delete;
-  // Restores the former handling. A signal that came and was not received takes effect now.
+  // Restores the signal handling from before Take(). A signal that was not received takes effect
+  // now.
   ~JobSignals();
 
   Status Take();
-  // Restores the blocked and ignored signals in a new process; the descriptor stays open.
+  // Restores the signal handling from before Take(), for a new process. The descriptor stays open.
   void GiveBack() const;
   int descriptor() const { return descriptor_; }
   // Returns the next signal; 0 if there is none.
   int Receive();
 
-  // Returns whether the signal asks a program to end.
+  // Returns whether `signal` asks a program to end.
   static bool Ends(int signal);
 
  private:

@@ -19,8 +19,8 @@ namespace {
 using namespace ucudnn::planner;
 
 constexpr size_t kMostDrawn = 60;    // kernels or layers in one figure
-constexpr int kMostPieces = 64;      // most pieces of a plan that are drawn one by one
-constexpr size_t kMostPoints = 200;  // points of a desirable set
+constexpr int kMostPieces = 64;      // pieces of a plan that are drawn one by one
+constexpr size_t kMostPoints = 200;  // points of one desirable set
 
 // Assigns colours to names in the order of their first use.
 class Colours {
@@ -37,8 +37,8 @@ class Colours {
   std::vector<std::string> names_;
 };
 
-// Returns the kMostDrawn kernels of `chosen` with the largest weights, in the report's order. If
-// this leaves out kernels, adds a text to `section` that says so.
+// Returns the kMostDrawn elements of `chosen` with the largest weights, in the order of `chosen`.
+// If some are left out, adds a text that says so to `section`. `by` is the name of the weight.
 template <typename Weight>
 std::vector<size_t> Heaviest(std::vector<size_t> chosen, const Weight& weight, const char* by,
                              Element& section) {
@@ -90,12 +90,12 @@ uint64_t Numbers(int32_t images, int32_t channels, const Spatial& extents) {
          static_cast<uint64_t>(extents[2]);
 }
 
-// The three parts of a layer's memory in mu-cuDNN's Fig. 12.
+// The bytes of a layer, in the three parts of mu-cuDNN's Fig. 12.
 struct LayerMemory {
   std::string label;
   double data = 0;        // input and output
   double parameters = 0;  // filter
-  double workspace = 0;   // the largest of its kernels
+  double workspace = 0;   // the largest workspace of its kernels
   double all() const { return data + parameters + workspace; }
 };
 
@@ -110,8 +110,8 @@ LayerMemory MemoryOf(const ConvolutionProblem& problem) {
   return memory;
 }
 
-// Returns the key of a kernel's layer. Kernels that differ only in their operation, and in
-// properties that concern engines, belong to one layer.
+// Returns a key that is equal for the kernels of one layer. These differ only in the operation, the
+// alignment and the math type.
 std::string LayerKey(const ReportedKernel& kernel) {
   ConvolutionProblem problem = kernel.problem;
   problem.operation = Operation::kForward;
@@ -145,8 +145,8 @@ std::vector<size_t> Positions(size_t count) {
   return all;
 }
 
-// IsNew returns false if the budget's division is `disjoint` and the kernel's segment was counted
-// before. In a run with such a division, layers of one shape are one kernel and share its segment.
+// Finds kernels whose workspace is part of a sum already. With the budget's division `disjoint`,
+// kernels can share a segment of the workspace; IsNew() is false for all but the first of them.
 class SeenSegments {
  public:
   explicit SeenSegments(const RunReport& report)
@@ -162,7 +162,7 @@ class SeenSegments {
 
 void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
   const ReportedKernel& kernel = report.kernels[at];
-  // The figure keeps the address of this text, so the text must live until the page is made.
+  // `chart` keeps a pointer to this text, so the text must live as long as `chart`.
   const std::string id = "desirable-" + std::to_string(at + 1);
   PointChart chart;
   chart.id = id.c_str();
@@ -185,7 +185,7 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
     chart.apart = Point{static_cast<double>(workspace), *kernel.plan_ms, true,
                         "what runs: " + tip(kernel.division, *kernel.plan_ms, workspace)};
   }
-  // A limit far beyond the points would squeeze them together, so it is not drawn.
+  // A limit far beyond the points is not drawn, because it would squeeze the points together.
   const double most =
       std::max(static_cast<double>(workspace),
                static_cast<double>(kernel.desirable_set.back().configuration.WorkspaceBytes()));
@@ -202,14 +202,14 @@ void AddDesirableSet(const RunReport& report, size_t at, Element& section) {
 
 constexpr double kImageSide = 200;  // length in px of the longer side of a drawn image
 
-// Returns the interval along `axis` that belongs to a tile: of x for backward data, of y for any
-// other operation.
+// Returns the tile's interval along `axis`: in x for backward data, in y for other operations.
 const Interval& PartOf(const Tile& tile, Operation operation, size_t axis) {
   return (operation == Operation::kBackwardData ? tile.x : tile.y)[axis];
 }
 
-// Returns the two axes on which a grid is drawn. The first is the outermost axis that the grid
-// cuts. The second is the next axis that the grid cuts or, failing that, another axis of the image.
+// Returns the two axes of a grid's drawing, first the one down, then the one across. They are the
+// first two axes that the grid cuts, in the order d, h, w, c, n. If it cuts fewer than two, h and w
+// take the free places.
 std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   std::vector<size_t> cut;
   for (const size_t axis : {kAxisD, kAxisH, kAxisW, kAxisC, kAxisN}) {
@@ -224,8 +224,8 @@ std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   return {down, down == kAxisW ? size_t{kAxisH} : size_t{kAxisW}};
 }
 
-// Draws one rectangle for all tiles that have the same place in the drawing and are of the same
-// kind.
+// Draws the grid of a kernel's tiles. Of the tiles with the same place in the drawing, which differ
+// along other axes, only the first is drawn.
 void AddGrid(const ReportedKernel& kernel, double top, Element& svg) {
   const Tiles& tiles = *kernel.division.tiles;
   const Operation operation = kernel.problem.operation;
@@ -249,7 +249,7 @@ void AddGrid(const ReportedKernel& kernel, double top, Element& svg) {
     const auto at = [](int64_t element, double side, int64_t all) {
       return side * static_cast<double>(element) / static_cast<double>(all);
     };
-    // A gap between neighbours shows the cut.
+    // The rectangles are slightly smaller than their cells, so that gaps show the cuts.
     const double row = at(rows.end - rows.begin, tall, height);
     const double column = at(columns.end - columns.begin, wide, width);
     Element cell = RectangleOf(at(columns.begin, wide, width), top + at(rows.begin, tall, height),

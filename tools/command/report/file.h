@@ -1,5 +1,5 @@
-// Reads reports of runs (`ucudnn-report`) and offline plans (`ucudnn-workspace-table`). Other
-// programs may have written the files, so every value is checked before use. Thread-compatible.
+// Reads reports of runs (`ucudnn-report`) and offline plans (`ucudnn-workspace-table`). A file may
+// come from an untrusted source, so every value is checked before use. Thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace ucudnn::command {
 
-// Parses a report. Ignores unknown members. The error names the place of the wrong value, such as
-// "kernels[3].plan[0].count", and what was expected.
+// Parses a report. Ignores unknown members. If a value is wrong, the error names its place, such as
+// "kernels[3].plan[0].count", and says what was expected.
 Result<RunReport> ParseReport(const std::string& json);
 
 // Reads and parses a file; errors begin with its name.
@@ -22,12 +22,13 @@ Result<RunReport> ReadReport(const std::string& path);
 struct StepTimes {
   double step_ms = 0;
   double exchange_ms = 0, sum_ms = 0;
-  double exposed_exchange_ms = 0, exposed_sum_ms = 0;  // times for which its calls wait
-  std::optional<size_t> worst;  // the kernel whose calls wait longest for exchanges
+  double exposed_exchange_ms = 0, exposed_sum_ms = 0;  // how long calls wait for them
+  std::optional<size_t> worst;  // index of the kernel whose calls wait longest for exchanges
 };
 StepTimes StepTimesOf(const RankEntry& rank);
 
-// Adds the ranks of another report. If the two reports are not of one job, the error says why.
+// Adds the ranks of `more`, the split job of another report, to `job`. Fails, with the reason, if
+// the two reports cannot be of one job.
 Status JoinSplitJob(SplitJob more, SplitJob& job);
 
 }  // namespace ucudnn::command

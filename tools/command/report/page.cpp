@@ -49,7 +49,7 @@ Element Head(const RunReport& report, const std::string& source) {
 struct Times {
   double undivided_ms = 0;  // by the fastest engine of the program's API; only known in a run
   double best_ms = 0;       // undivided, by the fastest engine of any API
-  double whole_ms = 0;      // best_ms for divided kernels, the present time for others
+  double whole_ms = 0;      // in a run, planned_ms if the kernel is undivided; otherwise best_ms
   double planned_ms = 0;
 
   double BetterEngine() const { return undivided_ms / whole_ms; }
@@ -89,8 +89,8 @@ size_t DividedKernels(const RunReport& report) {
                                            [](const auto& kernel) { return kernel.divided(); }));
 }
 
-// Lists the reasons why kernels are not divided, the most frequent one first. REQUIRES: `report` is
-// the report of a run.
+// Lists the reasons why kernels are not divided, the most frequent reason first. REQUIRES: `report`
+// is the report of a run, not an offline plan.
 Element ReasonTable(const RunReport& report) {
   std::map<std::string, int> counts;
   for (const ReportedKernel& kernel : report.kernels) {

@@ -25,7 +25,8 @@ struct ReportOptions {
   VariableOptions variables;
 };
 
-// Adds the stores' desirable sets for the report's kernels on its device.
+// Sets the desirable sets of the report's kernels, from measurements of the report's device in the
+// stores.
 Status AddDesirableSets(const Options& options, RunReport& report) {
   std::vector<ApiKernel> kernels;
   for (const ReportedKernel& kernel : report.kernels) {
@@ -41,8 +42,8 @@ int FirstRankOf(const RunReport& report) {
   return report.split->ranks.empty() ? INT_MAX : report.split->ranks.front().rank;
 }
 
-// Reads the reports of a split job's ranks as one report: the first rank's report, whose split job
-// has all ranks. Sorts `files` so that the first rank's file is the first.
+// Reads one report, or joins the reports of a split job's ranks. The result is the report of the
+// lowest rank, and its split job gets the ranks of all reports. Sorts `files` by rank.
 Result<RunReport> ReadReports(std::vector<std::string>& files) {
   std::vector<std::pair<RunReport, std::string>> reports;
   for (const std::string& file : files) {
@@ -68,7 +69,7 @@ Result<RunReport> ReadReports(std::vector<std::string>& files) {
   return joined;
 }
 
-// Appends `parsed`, which comes from `file`, to `all`.
+// Appends the parsed contents of `file` to `all`.
 template <typename Parsed>
 Status Keep(Result<Parsed> parsed, const std::string& file, std::vector<Parsed>& all) {
   if (!parsed.ok()) return Status::Error(Quoted(file) + ": " + parsed.message());
@@ -78,10 +79,10 @@ Status Keep(Result<Parsed> parsed, const std::string& file, std::vector<Parsed>&
 }
 
 // Reads files of `ucudnn multigrid`. The result is empty if none of `files` is such a file. Fails
-// if some are and others are not.
+// if only some of them are.
 Result<MultigridFiles> ReadMultigridFiles(const std::vector<std::string>& files) {
   MultigridFiles read;
-  std::string one, other;  // a file of multigrid, and another one
+  std::string one, other;  // a file of `ucudnn multigrid`, and a file of another format
   for (const std::string& file : files) {
     UCUDNN_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
     const std::string format = FormatNamedIn(text);

@@ -1,4 +1,4 @@
-// Draws the grid of ranks with each kernel's halo.
+// Draws the grid of ranks, and around each rank's part the halo that each kernel reads.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -16,7 +16,8 @@ using planner::Element;
 using planner::Paragraph;
 using planner::Section;
 
-// Consecutive positions along one axis that a rank reads, in its own part or in another part.
+// What a part of one axis reads from part number `part`, which is itself if `is_own`. `positions`
+// is the number of positions read; it stays 0 if `is_own`.
 struct HaloPiece {
   int part = 0;
   int64_t positions = 0;
@@ -27,8 +28,8 @@ struct HaloPiece {
   }
 };
 
-// For each part of one axis, the positions that the part reads. An axis that is not cut has one
-// part, which reads only its own positions.
+// For each part of one axis, the pieces that the part reads. An axis that is not cut has one part,
+// which reads only itself.
 using AxisPieces = std::vector<std::vector<HaloPiece>>;
 
 std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {
@@ -41,8 +42,8 @@ std::vector<HaloPiece> PiecesOf(const SplitAxis& axis, size_t part) {
   return pieces;
 }
 
-// The properties by which kernels' halos are grouped. The number of positions that a rank owns does
-// not count.
+// The shape of a kernel's halo. Kernels with equal shapes share a figure. The number of positions
+// that a rank owns is not part of the shape.
 struct HaloShape {
   bool is_gradient = false;  // whether rows of dy are exchanged instead of rows of x
   std::array<AxisPieces, 3> axes;
@@ -72,12 +73,12 @@ HaloShape ShapeOf(const SplitKernelEntry& kernel) {
 
 constexpr double kOwnWidth = 84;
 constexpr double kOwnHeight = 26;
-constexpr double kBand = 15;  // drawn size of a halo's piece, whatever its number of rows
+constexpr double kBand = 15;  // drawn size of a halo's piece, for any number of rows or columns
 constexpr double kCellGap = 12;
 
 // The positions at which the pieces of each part are drawn along one axis.
 struct DrawnAxis {
-  std::vector<double> begins;  // by part: where its own piece begins
+  std::vector<double> begins;  // by part: the begin of the piece with is_own
   double end = 0;
 };
 
@@ -94,7 +95,8 @@ DrawnAxis LayOut(const AxisPieces& axis, double own, double begin) {
   return drawn;
 }
 
-// Returns the begin and the drawn length of a piece.
+// Returns the drawn begin and length of piece `at` of a part, whose own piece begins at `own_begin`
+// and has the drawn length `own`.
 std::pair<double, double> PlaceOf(const std::vector<HaloPiece>& pieces, size_t at, double own_begin,
                                   double own) {
   const auto middle =
@@ -110,7 +112,8 @@ std::string PositionsText(const HaloPiece& piece, const char* one, const char* m
   return std::to_string(piece.positions) + " " + (piece.positions == 1 ? one : many);
 }
 
-// Draws one rank's cell: its own part, and around this the rows that it reads from other ranks.
+// Draws the cell of one rank: its own part, and around it the rows and columns that it reads from
+// other ranks. `own` is the position (x, y) of its own part.
 void AddCell(const SpatialGrid& grid, const HaloShape& shape, const GridCell& cell,
              std::pair<double, double> own, Element& svg) {
   const std::vector<HaloPiece>& rows = shape.axes[1][static_cast<size_t>(cell.h)];
@@ -148,7 +151,8 @@ void AddCell(const SpatialGrid& grid, const HaloShape& shape, const GridCell& ce
   }
 }
 
-// Returns a text beside a panel: the planes that the panel's ranks read from other panels.
+// Returns the text above the cells of depth part `part`: the planes that its ranks read from other
+// parts.
 std::string DepthText(const std::vector<HaloPiece>& pieces, size_t part) {
   std::string text = "d part " + std::to_string(part + 1);
   for (const HaloPiece& piece : pieces) {
@@ -209,7 +213,7 @@ Element HalosSection(const SplitJob& job) {
       Paragraph("Each rank's part, and around it, in the colour of the rank that has it, what it "
                 "reads beside it, from the first row to the last. Not to scale." +
                 std::string(job.grid.n > 1 ? " Each group is like the first." : "")));
-  // Shapes are shown in the order of their first kernels.
+  // Shows the shapes in the order of the first kernel that has each.
   std::vector<std::pair<std::vector<size_t>, const HaloShape*>> ordered;
   for (const auto& [shape, numbers] : shapes) ordered.emplace_back(numbers, &shape);
   std::sort(ordered.begin(), ordered.end());

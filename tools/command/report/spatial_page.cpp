@@ -43,7 +43,7 @@ std::string CellText(const SpatialGrid& grid, int rank) {
   return text;
 }
 
-// Returns a text that names the ranks of the grid that have no report.
+// Returns a text that names the grid's ranks that have no report; empty if all ranks have one.
 std::string MissingText(const SplitJob& job) {
   std::set<int> there;
   for (const RankEntry& rank : job.ranks) there.insert(rank.rank);
@@ -56,7 +56,7 @@ std::string MissingText(const SplitJob& job) {
          NumbersText(missing) + ": give the reports of all ranks to one command.";
 }
 
-// Bytes of rows, summed over all calls.
+// Bytes of exchanged rows in all calls: sent, received, and the least that could be moved.
 struct Moved {
   size_t sent = 0, received = 0, least = 0;
 
@@ -110,7 +110,7 @@ Element RankTable(const SplitJob& job) {
       rows);
 }
 
-// Returns the different texts of all ranks.
+// Returns the texts `of` of all ranks, equal texts only once.
 std::string DistinctText(const SplitJob& job, std::string RankEntry::*of) {
   std::vector<std::string> texts;
   for (const RankEntry& rank : job.ranks) {
@@ -141,7 +141,8 @@ Element RanksSection(const SplitJob& job) {
       "hidden the rest of them.")));
 }
 
-// Returns the times of the rank whose calls wait longest for exchanges; none if no rank was timed.
+// Returns the times of the kernel on the rank where its calls wait longest for exchanges. Returns
+// null if no rank was timed.
 const SplitTimes* SlowestOf(const SplitJob& job, const JobKernel& kernel) {
   const SplitTimes* slowest = nullptr;
   for (const JobKernel::OfRank& at : kernel.ranks) {
@@ -152,7 +153,7 @@ const SplitTimes* SlowestOf(const SplitJob& job, const JobKernel& kernel) {
   return slowest;
 }
 
-// Shows the moved bytes divided by the least possible number.
+// Shows the moved bytes divided by the least possible number of bytes.
 Cell ExcessCell(const Moved& moved) {
   const size_t all = moved.sent + moved.received;
   if (moved.least == 0) return {all == 0 ? "" : "nothing is needed", 0};
@@ -234,8 +235,8 @@ Element SplitKernelsSection(const SplitJob& job) {
 
 std::vector<JobKernel> KernelsOf(const SplitJob& job) {
   std::vector<JobKernel> kernels;
-  // The key has the text that all ranks share, and the kernel's number among kernels with the same
-  // text.
+  // A kernel of the job has the same key on all ranks: `common`, and the kernel's number among the
+  // rank's kernels with that text.
   std::map<std::pair<std::string, size_t>, size_t> numbers;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     std::map<std::string, size_t> seen;

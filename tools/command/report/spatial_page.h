@@ -1,5 +1,5 @@
-// The part of a report's page about splitting over ranks: the ranks; each kernel's verdict, bytes
-// and times; one step as a timeline of all ranks; and the grid with each kernel's halo. Pure
+// The sections of a report's page about splitting over ranks. They show the ranks, the kernels with
+// their bytes and times, one step as a timeline of all ranks, and the halos on the grid. Pure
 // functions.
 #pragma once
 
@@ -20,13 +20,14 @@ struct JobKernel {
   std::vector<OfRank> ranks;
 };
 
-// Returns the kernels, ordered by their first calls on the first rank that has them.
+// Returns the kernels of the job: those of the first rank in its order, then those that only later
+// ranks have.
 std::vector<JobKernel> KernelsOf(const SplitJob& job);
 
-// Formats the rank's part of a kernel as "64x6x12 -> 192, 5x5 forward".
+// Formats a kernel with the shape of the rank's part, as "64x6x12 -> 192, 5x5 forward".
 std::string SplitKernelLabel(const SplitKernelEntry& kernel);
 
-// Formats as "1, 3 to 5 and 8".
+// Formats as "1, 3 to 5, 8". REQUIRES: the numbers ascend.
 std::string NumbersText(const std::vector<size_t>& numbers);
 
 std::vector<planner::Element> SpatialSections(const SplitJob& job);

@@ -34,8 +34,8 @@ const SpanLook& LookOf(StepSpan span) {
   return kLooks[static_cast<size_t>(span)];
 }
 
-// Returns the time at which the first exchange of the step's call number `at` ends; none if the
-// call has no exchange.
+// Returns the time at which the first exchange of call `at` of the step ends; unset if there is no
+// such call or it has no exchange.
 std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
   if (at >= rank.step.calls.size()) return std::nullopt;
   for (const StepSpanEntry& span : rank.step.calls[at].spans) {
@@ -44,8 +44,8 @@ std::optional<double> EndOfExchange(const RankEntry& rank, size_t at) {
   return std::nullopt;
 }
 
-// Devices have no common clock. So this returns a shift of times for each rank: with the shifts, a
-// common exchange ends at the same time on all ranks.
+// Returns the time to add to each rank's times, because devices have no common clock. With it, the
+// first exchange that all ranks make ends at the same time on all ranks.
 std::vector<double> ShiftsOf(const std::vector<const RankEntry*>& ranks) {
   std::vector<double> shifts(ranks.size(), 0);
   for (size_t at = 0; at < ranks.front()->step.calls.size(); ++at) {
@@ -61,7 +61,7 @@ std::vector<double> ShiftsOf(const std::vector<const RankEntry*>& ranks) {
   return shifts;
 }
 
-// Returns the number in the job for each kernel of a rank.
+// Returns, for each kernel of a rank, the number of the kernel in KernelsOf(job), counted from 1.
 std::vector<size_t> NumbersOf(const SplitJob& job, size_t rank) {
   std::vector<size_t> numbers(job.ranks[rank].kernels.size());
   const std::vector<JobKernel> kernels = KernelsOf(job);

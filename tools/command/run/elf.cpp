@@ -13,15 +13,15 @@ using cudnn::ElfInput;
 
 constexpr uint64_t kChunkBytes = 1u << 20;
 
-// A text in the read-only data of every CUDA runtime since 5.0: the name of its shared memory.
-// strip does not remove it.
+// A text in the read-only data of every CUDA runtime since 5.0 (the name of its shared memory),
+// which strip does not remove.
 constexpr std::string_view kCudartMark = "/cudart.shm.%";
 constexpr std::string_view kCudnnMark = "libcudnn.so";
 constexpr std::string_view kCudnnPathMark = "/libcudnn.so";
 constexpr std::string_view kCudnnFunction = "cudnnCreate";
-// nvcc makes a file call this function at its start, once for each kernel that the file can launch.
-// Sections with GPU code are no evidence. Every file that nvcc links has some, at least for an
-// empty module, and the sections may be compressed.
+// Code that nvcc generates calls this function once for each kernel that the file can launch.
+// Sections with GPU code do not show that there are kernels: every file that nvcc links has such
+// sections, if only for an empty module.
 constexpr std::string_view kRegisterKernel = "__cudaRegisterFunction";
 
 bool ReadSegments(const ElfInput& file, const Elf64_Ehdr& header, ElfFile& out) {
@@ -35,7 +35,7 @@ bool ReadSegments(const ElfInput& file, const Elf64_Ehdr& header, ElfFile& out) 
   return !has(PT_DYNAMIC) || file.ReadDynamic(segments, out.dynamic);
 }
 
-// Looks for the marks in read-only data.
+// Looks for the marks, the texts above, in a section of read-only data.
 void ReadTexts(const ElfInput& file, const Elf64_Shdr& section, ElfFile& out) {
   constexpr uint64_t kOverlap = std::max(kCudartMark.size(), kCudnnPathMark.size()) - 1;
   std::vector<char> chunk;
@@ -51,8 +51,8 @@ void ReadTexts(const ElfInput& file, const Elf64_Shdr& section, ElfFile& out) {
   }
 }
 
-// Calls visit(name, defined) for each symbol of a table. `defined` is false if the file needs the
-// symbol from another file. `names` is the table's string table.
+// Calls visit(name, defined) for each symbol of `table`, whose string table is `names`. `defined`
+// is false if the file needs the symbol from another file.
 template <class Visit>
 void ForEachSymbol(const ElfInput& file, const Elf64_Shdr& table, const Elf64_Shdr& names,
                    const Visit& visit) {
@@ -71,8 +71,8 @@ void ForEachSymbol(const ElfInput& file, const Elf64_Shdr& table, const Elf64_Sh
   }
 }
 
-// A program runs without section headers, so a file without them is valid; this function then finds
-// no facts.
+// Sets the members of `out` that come from sections. Leaves them unset if the file has no section
+// headers; such a file is valid, because the loader does not need them.
 void ReadSections(const ElfInput& file, const Elf64_Ehdr& header, ElfFile& out) {
   std::vector<Elf64_Shdr> sections;
   std::vector<char> names;

@@ -11,8 +11,7 @@ void Prepend(const char* name, const std::string& value) {
   setenv(name, (before.empty() ? value : value + ":" + before).c_str(), 1);
 }
 
-// Returns the libraries for LD_PRELOAD. The loader puts them in front of all libraries that the
-// program names.
+// Returns the libraries for LD_PRELOAD, which come before all libraries that the program needs.
 std::vector<std::string> Preloads(const Installation& installation, const Launch& launch,
                                   const Reach& reach) {
   std::vector<std::string> preloads;
@@ -20,16 +19,16 @@ std::vector<std::string> Preloads(const Installation& installation, const Launch
   if (!launch.off && reach.dlsym_hook) preloads.push_back(installation.dlsym_hook);
   if (launch.host) {
     if (launch.off) preloads.push_back(installation.host_cudnn);
-    // These libraries are preloaded by path, because a program's DT_RPATH may lead to the real
-    // libraries.
+    // LD_LIBRARY_PATH alone would not load these stand-ins if a program's DT_RPATH leads to the
+    // real libraries.
     preloads.push_back(installation.host_cuda);
     preloads.push_back(installation.host_cudart);
   }
   return preloads;
 }
 
-// Returns the folder in which `pip install --user` puts packages; empty if Python is told not to
-// use it.
+// Returns the folder in which `pip install --user` puts packages; empty if the environment forbids
+// Python to use this folder.
 std::string PythonUserBase() {
   if (!Environment("PYTHONNOUSERSITE").empty()) return {};
   const std::string base = Environment("PYTHONUSERBASE");

@@ -1,5 +1,5 @@
-// The environment in which a program runs with the drop-in in front of cuDNN, on the GPU or on the
-// CPU stand-ins. Used from main's thread only.
+// Sets up the environment in which a program runs with the drop-in in front of cuDNN, on the GPU or
+// on the CPU stand-ins. Used from main's thread only.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct Launch {
   bool host = false;           // whether to use the CPU stand-ins
   bool off = false;            // whether to leave out the drop-in, for comparison
   std::string dlsym = "auto";  // "auto", "on" or "off" (ParseDlsymHook)
-  // Settings of the stand-in; an empty text leaves the setting unchanged.
+  // The stand-in's number of devices and memory of a device; empty: the stand-in's default.
   std::string devices;
   std::string device_memory;
 };
@@ -26,12 +26,12 @@ struct Launch {
 // Adds --dlsym.
 void AddDlsym(CLI::App& app, Launch& launch);
 
-// Determines how to reach `program` (the file of words[0]) and the programs that it starts. If
-// launch.dlsym is wrong, the error lists the values that it accepts.
+// Chooses whether `program` (the file of words[0]) and the programs that it starts need the dlsym
+// hook. If launch.dlsym is wrong, the error lists the values that it accepts.
 Result<Reach> ReachOf(const Launch& launch, const std::string& program, const ProgramWords& words);
 
-// Sets this process's environment for the program that it will become or start. The error names
-// what is missing or malformed.
+// Changes this process's environment, which the program will inherit. The error names the library
+// that is missing, or whose path cannot be in LD_PRELOAD.
 Status SetLaunchEnvironment(const Launch& launch, const Reach& reach,
                             const VariableOptions& variables);
 

@@ -42,13 +42,15 @@ bool GainsRights(const std::string& path) {
   return getuid() != 0 && getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
-// Returns "12" for "libcudart.so.12" and the `stem` "libcudart.so."; none for another library.
+// Returns "12" for the name "libcudart.so.12" and the stem "libcudart.so.". Returns nothing if the
+// name does not begin with the stem.
 std::optional<std::string> VersionAfter(const std::string& name, const std::string& stem) {
   if (!name.starts_with(stem)) return std::nullopt;
   return name.substr(stem.size());
 }
 
-// Fails, with the reason, if a program needs a library of this name and no stand-in can replace it.
+// Fails if no stand-in can replace the library `name`. The error completes "it ... ", where "it" is
+// the program that needs the library.
 Status CheckNeededName(const std::string& name) {
   if (const auto version = VersionAfter(name, "libcudart.so."); version && *version != "13") {
     return Status::Error("needs " + name + " (CUDA " + Split(*version, '.')[0] +
@@ -94,7 +96,7 @@ class Walk {
  private:
   struct Object {
     std::string path;
-    // DT_RPATH of this object and of the objects that needed it.
+    // The folders of DT_RPATH of this object and of the objects through which it is needed.
     std::vector<std::string> run_path;
   };
 
@@ -167,7 +169,7 @@ FoundProgram FindProgram(const std::string& name, const std::string& search_path
 
 Status CheckImage(const std::string& program) {
   const std::string quoted = "'" + program + "' ";
-  // A program may be executable, but not readable.
+  // The program may be executable without being readable, and then cannot be checked.
   if (access(program.c_str(), R_OK) != 0) return Status::Ok();
   const Result<ElfFile> elf = ReadElf(program);
   if (!elf.ok()) return Status::Error(quoted + elf.message());

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns whether a Python uses its user's packages. A virtual environment does so only if it uses
-// the system's packages.
+// Returns whether the Python in `prefix` imports packages that only its user installed. A virtual
+// environment imports these only with include-system-site-packages.
 bool LooksAtUserPackages(const fs::path& prefix) {
   std::ifstream settings(prefix / "pyvenv.cfg");
   if (!settings) return true;
@@ -29,9 +29,9 @@ bool LooksAtUserPackages(const fs::path& prefix) {
   return false;
 }
 
-// Returns the folders from which a Python imports modules, as far as they can be found without
-// starting it. They are PYTHONPATH and the site-packages of three places: the Python's environment,
-// the Python from which the environment was made, and the user's packages.
+// Returns the folders from which `python` imports modules, as far as they can be found without
+// starting it: the folders of PYTHONPATH, and the site-packages of the virtual environment, of the
+// Python from which that was made, and of the user.
 std::vector<fs::path> ModuleFolders(const std::string& python, const std::string& module_path,
                                     const std::string& user_base) {
   std::vector<fs::path> folders;

@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A script may name any number of programs, and these may name others, so only the first files and
-// words are looked at.
+// Scripts may name any number of files, which may name further ones. So Search examines at most so
+// many files and words.
 constexpr size_t kMostFiles = 64;
 constexpr size_t kMostWords = 2048;
 
@@ -31,7 +31,8 @@ constexpr std::string_view kCudnn = "libcudnn";
 constexpr std::string_view kCudnnPath = "/libcudnn.so";
 constexpr std::string_view kXlaPath = "XLA_GPU_LIBRARY_PATH";
 
-// The kind of program that reads a file or text which names no interpreter of its own.
+// What reads a script or a text: a shell, Python, or neither. Matters if the script's first line
+// names no interpreter.
 enum class Reader { kNone, kShell, kPython };
 
 Reader ReaderOf(const std::string& program) {
@@ -46,7 +47,7 @@ bool Contains(std::string_view text, std::string_view part) {
 }
 
 // Returns the part of a script that suggests that the script opens cuDNN by its path; empty if
-// there is none. Looks for file names only, because the script may build the path from parts.
+// there is none. The name of the file is enough, because the script may build the path from parts.
 std::string_view OpensCudnn(std::string_view text) {
   if (Contains(text, kCudnn)) return kCudnn;
   return Contains(text, kXlaPath) ? kXlaPath : std::string_view();
@@ -57,7 +58,7 @@ bool IsReadableFile(const std::string& path) {
   return fs::is_regular_file(path, error) && access(path.c_str(), R_OK) == 0;
 }
 
-// Searches a command until a file or text is found that opens cuDNN by its path.
+// Searches the files and texts of a command until one seems to open cuDNN by its path.
 class Search {
  public:
   explicit Search(const ReachEnvironment& environment) : environment_(environment) {}
@@ -83,13 +84,13 @@ class Search {
     if (added_.insert(path).second) waiting_.push_back({path, reader});
   }
 
-  // Adds a file to the front of the queue, because the present file certainly starts it. `path` may
-  // be empty.
+  // Adds the program `path` to the front of the queue, because the command certainly starts it.
+  // Does nothing if `path` is empty.
   void AddFirst(const std::string& path) {
     if (!path.empty()) waiting_.push_front({path, Reader::kNone});
   }
 
-  // The possible meanings of a word.
+  // What a word may name: a program, a file that can be read, or both.
   struct Meaning {
     std::string program;  // empty if the word names no program
     bool is_file = false;
@@ -104,13 +105,13 @@ class Search {
                               IsReadableFile(word)};
   }
 
-  // Records a file that cannot be searched. Only the first one is reported.
+  // Records something that cannot be searched completely. Only the first is reported.
   void NoteUnseen(const std::string& what) {
     if (unseen_.empty()) unseen_ = what;
   }
 
-  // Looks at each program or file among the words behind `runner`, in a command or a shell's text,
-  // because `runner` may start or read it.
+  // Looks at each word that names a program or a file, because `runner`, whose arguments or text
+  // the words are, may start or read it.
   void LookAtWords(const std::vector<std::string>& words, const std::string& runner) {
     Reader next = ReaderOf(runner);  // the reader of the next file
     Reader last = next;
@@ -126,8 +127,8 @@ class Search {
         const bool is_read = meaning.is_file && (next != Reader::kNone || meaning.program.empty());
         const std::string file = is_read ? word : meaning.program;
         if (file.empty()) continue;
-        // A shell reads this file to enter a virtual environment, and then starts the
-        // environment's Python.
+        // A shell reads bin/activate to enter a virtual environment, and then probably starts its
+        // Python.
         if (file.ends_with("/bin/activate"))
           AddFirst(MeaningOf(FolderOf(file) + "/python").program);
         Add(file, next);
@@ -168,8 +169,8 @@ class Search {
     LookAtScript(file, *start);
   }
 
-  // A tool that installs several versions of Python puts scripts into a folder "shims". Each script
-  // starts the program of the same name in one of the versions.
+  // Managers of Python versions put scripts into a folder "shims". Each script starts the program
+  // of the same name in one of the versions, so this adds that program of each version.
   void AddVersions(const std::string& program) {
     const std::string folder = FolderOf(program);
     if (NameOf(folder) != "shims") return;
@@ -216,10 +217,10 @@ class Search {
   std::deque<File> waiting_;
   std::set<std::string> added_;
   std::set<std::string> looked_at_;
-  std::set<std::string> read_;               // programs and libraries that were read
+  std::set<std::string> read_;               // ELF files that were read
   std::map<std::string, Meaning> meanings_;  // by word
-  std::string opens_;   // text about the file that opens cuDNN by its path, once found
-  std::string unseen_;  // a file that cannot be searched; empty if there is none
+  std::string opens_;   // a text about what opens cuDNN by its path; empty until that is found
+  std::string unseen_;  // what cannot be searched completely; empty if there is nothing
 };
 
 }  // namespace

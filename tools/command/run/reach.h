@@ -1,10 +1,12 @@
-// How a program can be reached. Preloading the drop-in nearly always suffices; but a program that
-// opens cuDNN by its path and looks up functions on that handle also needs the dlsym hook. Whether
-// a program needs the hook is guessed before the start, from variables of the environment, from the
-// words of the command, and from files. The files are the program, the programs and scripts that
-// its arguments name (as behind env, timeout or mpirun), the files that these scripts name in turn,
-// the libraries of the programs, and the modules of each Python among them. Only the first of many
-// files and words are looked at. Only reads files, and starts nothing. Thread-compatible.
+// Chooses what makes a program's calls reach the drop-in. Preloading the drop-in nearly always
+// suffices. A program that opens cuDNN by its path and looks up functions on the handle from dlopen
+// also needs the dlsym hook. Whether a program needs the hook is guessed before the start, from the
+// environment, the words of the command, and files:
+//  - the program, and the programs and scripts that its arguments name (as for env or mpirun),
+//  - files that these scripts name in turn,
+//  - the libraries of the programs, and the modules of each Python among them.
+// If there are very many files or words, only the first are examined. Only reads files, and starts
+// nothing. Thread-compatible.
 #pragma once
 
 #include <string>
@@ -34,12 +36,12 @@ struct ReachEnvironment {
   std::string xla_path;  // XLA_GPU_LIBRARY_PATH: folders from which XLA opens libraries by path
 };
 
-// Chooses for `program`, a file that FindProgram returned, and its `arguments`.
+// Chooses for the file `program`, which FindProgram returned, and its `arguments`. kOn and kOff in
+// `wanted` decide; with kAuto, guesses.
 Reach ChooseReach(DlsymHook wanted, const std::string& program,
                   const std::vector<std::string>& arguments, const ReachEnvironment& environment);
 
-// Returns whether `program` takes its instructions from a file or a text, as a shell or a Python
-// does.
+// Returns whether `program` is a shell or a Python, by its name.
 bool ReadsScripts(const std::string& program);
 
 }  // namespace ucudnn::command

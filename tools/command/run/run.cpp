@@ -22,11 +22,11 @@
 namespace ucudnn::command {
 namespace {
 
-constexpr int kMostDevices = 64;  // of the stand-in
+constexpr int kMostDevices = 64;  // devices of the stand-in
 
 struct RunOptions {
   Launch launch;
-  std::string ranks;  // empty if the program is one process
+  std::string ranks;  // the value of --ranks; empty if not given
   CLI::Option* devices_given = nullptr;
   CLI::Option* device_memory_given = nullptr;
   VariableOptions variables;
@@ -36,7 +36,7 @@ Result<int> CheckCount(const std::string& option, const std::string& text, int m
   return ParseWhole(option, text, 1, most, "not a number from 1 to " + std::to_string(most));
 }
 
-// Returns the number of ranks; 0 if the program is one process.
+// Returns the number of ranks; 0 without --ranks.
 Result<int> RanksOf(const RunOptions& options) {
   return options.ranks.empty() ? 0 : CheckCount("--ranks", options.ranks, kMostRanks);
 }
@@ -60,7 +60,7 @@ Status CheckDevices(const RunOptions& options) {
   return Status::Ok();
 }
 
-// Checks everything except the program itself.
+// Checks the options, without looking at the program.
 Status CheckOptions(const RunOptions& options) {
   UCUDNN_RETURN_IF_ERROR(options.variables.Check());
   UCUDNN_RETURN_IF_ERROR(options.variables.CheckBudget());
@@ -86,7 +86,7 @@ void TellOfUnserved(const CLI::App& app, const RunOptions& options) {
   }
 }
 
-// Returns Ok if the program may be started.
+// Fails if the program cannot run with the libraries that the options preload.
 Status CheckServed(const RunOptions& options, const std::string& program) {
   if (options.launch.host || !options.launch.off) UCUDNN_RETURN_IF_ERROR(CheckPreload(program));
   if (!options.launch.host) return Status::Ok();
@@ -94,7 +94,8 @@ Status CheckServed(const RunOptions& options, const std::string& program) {
       .status();
 }
 
-// Gives the stand-in a device for each rank, because programs choose their device by LOCAL_RANK.
+// Gives the stand-in a device for each rank, because programs choose a device by LOCAL_RANK. Does
+// nothing if the user sets the number of devices.
 Launch WithDevices(Launch launch, int ranks) {
   if (ranks > 0 && launch.devices.empty() && Environment("HOSTGPU_DEVICES").empty()) {
     launch.devices = std::to_string(ranks);
@@ -113,7 +114,7 @@ Result<int> Run(const CLI::App& app, const RunOptions& options, const ProgramWor
   if (!found.can_run.ok()) {
     return Refuse(app, found.can_run.message(), program.empty() ? kNotFound : kCannotRun);
   }
-  // With --off the system decides whether it can run the file, because it may have an emulator for
+  // Does not refuse the file if --off is given: the system may have an emulator for programs of
   // other architectures.
   if (Status image = CheckImage(program); !image.ok() && !options.launch.off) {
     return Refuse(app, image.message(), kCannotRun);

@@ -17,7 +17,8 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the variables about splitting in the environment that the program will have.
+// Returns the variables that the command will set in the program's environment and that decide
+// about splitting.
 std::map<std::string, std::string> ProgramEnvironment(const SplitSettings& settings,
                                                       const VariableOptions& variables) {
   std::map<std::string, std::string> environment;
@@ -33,9 +34,8 @@ std::map<std::string, std::string> ProgramEnvironment(const SplitSettings& setti
   return environment;
 }
 
-// Returns whether the program may start other processes or set its rank itself. True for scripts,
-// for interpreters, and for programs with another program among their words, such as mpirun and
-// env.
+// Returns whether the program may set a rank itself or start ranks. True for scripts, for
+// interpreters, and for programs that have another program among their arguments, such as mpirun.
 bool MayHaveRanks(const SplitSettings& settings) {
   const auto start = ReadStart(settings.program);
   if (!start || !start->starts_with("\177ELF") || ReadsScripts(settings.program)) return true;
@@ -48,7 +48,7 @@ bool MayHaveRanks(const SplitSettings& settings) {
 
 Status CheckSplit(const SplitSettings& settings, const VariableOptions& variables) {
   const auto environment = ProgramEnvironment(settings, variables);
-  std::vector<std::string> ignored;  // the processes that read these variables report them
+  std::vector<std::string> ignored;  // not printed here; each process of the program prints them
   const Options options = ParseOptions(
       [&](const char* name) {
         const auto found = environment.find(name);

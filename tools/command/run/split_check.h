@@ -1,5 +1,5 @@
-// Checks of `ucudnn run` for splitting images over ranks: refuses settings with which every call of
-// the program would fail. Used from main's thread only; reads the environment.
+// The check of `ucudnn run` for splitting images over ranks. It refuses settings with which every
+// call of the program would fail. Used from main's thread only; reads the environment.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 namespace ucudnn::command {
 
 struct SplitSettings {
-  int ranks = 0;        // ranks that the command itself starts; 0 if it starts none
+  int ranks = 0;        // --ranks; 0 without this option
   bool off = false;     // --off
-  std::string program;  // a file
-  ProgramWords words;   // its name as written, and its arguments
+  std::string program;  // path of the program's file
+  ProgramWords words;   // the program's name as the user wrote it, and its arguments
 };
 
-// `variables` are the options of the command line, which take precedence over the environment.
+// Fails if the settings must be refused. `variables` are the options of the command line, which
+// take precedence over the environment.
 Status CheckSplit(const SplitSettings& settings, const VariableOptions& variables);
 
 }  // namespace ucudnn::command

@@ -33,8 +33,8 @@ std::string SizeText(const Spatial& extents, int spatial_rank) {
   return Join(texts, "x");
 }
 
-// Returns whether ranks compute the operator exactly from their own stripes alone. Such an operator
-// gets no row of its own.
+// Returns whether each rank computes the operator exactly from its own stripe. Such operators are
+// only counted, and have no rows in the table.
 bool IsLocal(const StripedOperator& made) {
   return made.judgement.verdict == Verdict::kExact && made.exchanges.empty() &&
          made.judgement.output.IsCut() && made.kind != std::string("input");
@@ -85,8 +85,7 @@ void PrintOperators(const Striping& striping) {
   std::printf("exact from each rank's own stripe alone: %s\n", Join(counts, ", ").c_str());
 }
 
-// Prints the reasons why operators are not exact without changes, with the operators of each
-// reason.
+// Prints why operators are not exact as they are: each reason once, with the operators it concerns.
 void PrintReasons(const Striping& striping) {
   struct Reason {
     Verdict verdict;
@@ -140,7 +139,8 @@ void PrintConclusion(const Striping& striping) {
   std::printf("%s\n", line.c_str());
 }
 
-// Prints the next size, and the next `multiple` of a stripe's rows, with which nothing is refused.
+// Prints the next size of images with which no operator is refused, and the next value of
+// --multiple with which none is refused at the present size.
 void PrintNext(const Striping& striping, const NextExact& next) {
   if (next.size) {
     std::printf("the next size at which nothing is refused: %s%s",
@@ -161,8 +161,8 @@ void PrintNext(const Striping& striping, const NextExact& next) {
   }
 }
 
-// Prints the maps that have one row on every rank. A call does not tell whether such rows are
-// stripes or copies.
+// Prints a line if there are maps with one row on every rank. A call of cuDNN does not show whether
+// the ranks' rows of such a map are stripes of it or copies, so the user must say which.
 void PrintOnes(const Striping& striping) {
   std::string split, replicated;
   for (const StripedOperator& made : striping.operators) {

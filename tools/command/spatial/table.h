@@ -1,5 +1,5 @@
-// The output of `ucudnn spatial`: a table of operators, and conclusions in sentences. Used from
-// main's thread only.
+// Prints the output of `ucudnn spatial`: a table of operators, and conclusions in sentences. Used
+// from main's thread only.
 #pragma once
 
 #include "planner/striping/exact_size.h"
@@ -7,7 +7,8 @@
 
 namespace ucudnn::command {
 
-// If an operator is refused, `next` has the changes with which none is refused (exact_size.h).
+// `next` has the changes with which no operator is refused (exact_size.h). It is used only if an
+// operator is refused.
 void PrintStriping(const planner::Striping& striping, const planner::NextExact& next);
 
 }  // namespace ucudnn::command

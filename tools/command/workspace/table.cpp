@@ -16,7 +16,8 @@
 namespace ucudnn::command {
 namespace {
 
-// Returns the fastest engine for the whole mini-batch within the limit; an empty one if none fits.
+// Returns the fastest engine for the whole mini-batch within the limit. Returns an empty
+// MicroConfiguration if no engine fits.
 MicroConfiguration FastestUndivided(const OfflineKernel& kernel,
                                     const std::optional<size_t>& limit_bytes) {
   MicroConfiguration fastest;

@@ -1,5 +1,5 @@
-// `ucudnn workspace`: plans Workspace Reuse and Workspace Division offline, from measurements
-// alone, without a device, driver or cuDNN.
+// `ucudnn workspace`: plans Workspace Reuse (WR) and Workspace Division (WD) offline, only from
+// measurements, without a device, driver or cuDNN.
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -35,7 +35,7 @@ struct WorkspaceOptions {
   VariableOptions variables;
 };
 
-// Fails if options contradict each other, or have no meaning offline.
+// Fails if --workspace-limit is `auto`, or if --solver is given without --total-workspace.
 Status CheckMeaning(const WorkspaceOptions& words, const Options& options) {
   if (options.workspace_limit_auto) {
     return Status::Error(
@@ -53,7 +53,8 @@ size_t LeastBytes(const OfflineKernel& kernel) {
   return kernel.desirable_set.front().configuration.WorkspaceBytes();
 }
 
-// Removes configurations that exceed the limit from the desirable sets.
+// Removes configurations that exceed the limit from the desirable sets. Fails if a set would become
+// empty.
 Status KeepWithin(size_t limit_bytes, OfflineKernels& network) {
   std::vector<const Layer*> over;
   size_t least_limit = 0;
@@ -117,7 +118,7 @@ struct Shares {
   std::vector<size_t> copies;  // by kernel: number of copies of its segment
 };
 
-// Divides the budget among kernels that run one after the other.
+// Divides the budget among the kernels of one lane, which run one after the other.
 Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& options,
                              planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
@@ -139,8 +140,8 @@ Result<Shares> DivideOneLane(const DistinctKernels& kernels, const Options& opti
   return division;
 }
 
-// Divides the budget like a run that sees each kernel on its lanes. `all` has a bit for each lane.
-// A kernel without lanes counts as a kernel on the first of these lanes.
+// Divides the budget as a run would if the calls of each kernel were on the lanes kernels.lanes.
+// `all` has a bit for each lane of any kernel. A kernel without lanes counts as on the lowest lane.
 Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const Options& options,
                            planning::DivisionSolver& solver, WorkspaceTable& plan) {
   const size_t budget = *options.total_workspace;
@@ -187,8 +188,8 @@ Result<Shares> DivideLanes(const DistinctKernels& kernels, uint64_t all, const O
   return division;
 }
 
-// Runs WD. If the solver's plug-in is missing or fails, prints a line, and the built-in solver
-// takes its place.
+// Divides the budget (WD). If the solver's plug-in is missing or fails, prints a line and uses the
+// built-in solver.
 Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const Options& options,
                       WorkspaceTable& plan) {
   uint64_t all = 0;
@@ -206,16 +207,16 @@ Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const
   return divided;
 }
 
-// Numbers the kernels in the order of their first appearance. A call does not show its layer, so
-// layers with the same convolution and API run as one kernel. All of them are planned like the
-// first of these layers.
+// Returns the number of each layer's kernel. A call does not show its layer, so layers with the
+// same convolution and API are one kernel in a run. They get the number of the first of them, and
+// their elements of `network` become copies of its element, except for the layer's name.
 std::vector<size_t> NumberKernels(OfflineKernels& network) {
   std::unordered_map<ConvolutionProblem, size_t, HashOfProblem> firsts[2];  // by API
   std::vector<size_t> numbers;
   size_t next = 0;
   for (OfflineKernel& kernel : network.kernels) {
     ConvolutionProblem problem = kernel.layer.problem;
-    // Ignores the alignment of the measurements, because calls have another alignment.
+    // The alignment is that of the measurements, not that of the calls, so it is ignored.
     problem.alignment = 1;
     const bool legacy = std::string_view(kernel.api) == "legacy";
     const auto [entry, added] =

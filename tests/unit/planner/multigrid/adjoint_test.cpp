@@ -1,4 +1,4 @@
-// Compares adjoints of chains and gradients of their weights with dense Jacobians, central
+// Compares adjoints of chains, and gradients of the chains' weights, with dense Jacobians, central
 // differences and serial backpropagation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Vector ImageOf(const Vector& state, int image, int size) {
   return {state.begin() + image * size, state.begin() + (image + 1) * size};
 }
 
-// Returns a net of `steps` steps for each kind of step, and one net of all kinds.
+// Returns the shapes of nets with `steps` steps: one for each kind of step, and one with all kinds.
 std::vector<NetShape> Shapes(int steps, planner::ActivationKind activation) {
   std::vector<NetShape> shapes;
   for (int kind = 0; kind <= kStepKinds; ++kind) {
@@ -41,8 +41,8 @@ std::vector<NetShape> Shapes(int steps, planner::ActivationKind activation) {
 constexpr planner::ActivationKind kActivations[] = {planner::ActivationKind::kTanh,
                                                     planner::ActivationKind::kRelu};
 
-// Returns lambda_0 of one image. Applies the transposed Jacobians of all steps, beginning with the
-// last step.
+// Returns lambda_0 of one image, given lambda_N. Applies the transposed Jacobians of all steps,
+// beginning with the last step.
 Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda) {
   std::vector<Vector> states = {first};
   for (int step = 0; step + 1 < dense.steps(); ++step) {
@@ -54,7 +54,7 @@ Vector DenseAdjoint(const DenseChain& dense, const Vector& first, Vector lambda)
   return lambda;
 }
 
-// Bounds the rounding error: each step rounds each of the 40 terms of its sums. The factor 4 is a
+// Returns a bound on the rounding error: each step rounds sums of 40 terms. The factor 4 is a
 // margin.
 double RoundingOf(const Vector& numbers, int steps) {
   return 40 * 0x1p-53 * steps * std::max(1.0, LargestMagnitude(numbers)) * 4;
@@ -196,7 +196,7 @@ double Slope(WeightedChain& chain, double& number, double h, const Vector& last,
 TEST(Adjoint, GradientsAreCentralDifferences) {
   std::mt19937_64 random(26);
   for (const auto activation : kActivations) {
-    // Relu's slope jumps at some points, and a relu step is linear between them. A small distance
+    // A step with relu is linear except at points where relu's slope jumps. A small distance
     // seldom crosses such a point.
     const double distance = activation == planner::ActivationKind::kRelu ? 1e-6 : 1e-4;
     for (const NetShape& shape : Shapes(8, activation)) {
@@ -217,9 +217,9 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
           const size_t i = random() % numbers.size();
           const double near = Slope(chain, numbers[i], setting.h, last, distance);
           const double far = Slope(chain, numbers[i], setting.h, last, 2 * distance);
-          // Halving the distance leaves a quarter of a central difference's error, so |far - near|
-          // is three times the error of `near`. The rounding error of a loss of 100 is divided by
-          // the distance.
+          // `near` has half the distance of `far`, and so a quarter of its error. |far - near| is
+          // then three times the error of `near`. The second term is for rounding: the rounding
+          // error of a loss of 100 is divided by the distance.
           const double tolerance = std::abs(far - near) + 100 * 0x1p-50 / distance;
           EXPECT_LT(tolerance, 1e-5);
           EXPECT_NEAR((is_bias ? gradient[node].bias : gradient[node].weights)[i], near, tolerance)
@@ -230,8 +230,8 @@ TEST(Adjoint, GradientsAreCentralDifferences) {
   }
 }
 
-// Counts the steps on level 0. In a chain that keeps only C-points, these recompute states for the
-// adjoint.
+// Counts the steps that a chain computes on level 0. If only C-points are kept, the chain computes
+// steps again to give the adjoint their states.
 class CountingChain : public HostChain {
  public:
   using HostChain::HostChain;
@@ -243,8 +243,8 @@ class CountingChain : public HostChain {
   std::atomic<int64_t> steps = 0;
 };
 
-// The adjoint's F-relaxation reads all states of a block, so the forward solve's F-points are
-// recomputed for it. Coarse steps and steps into C-points read one state, which is kept.
+// The adjoint's F-relaxation reads all states of a block, so it recomputes the F-points of the
+// forward solve. The adjoint's coarse steps and steps into C-points read only states that are kept.
 TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
   constexpr int kBlocks = 8;
   constexpr int kCoarsening = 4;
@@ -266,7 +266,7 @@ TEST(Adjoint, RecomputesStatesForRelaxationAlone) {
                                                         Storage::kAll, forward.last()));
       counting.steps = 0;
       ASSERT_TRUE(Solve(system, host.mirrored(), {.measures_cycles = false}).ok());
-      // FCF relaxes F-points twice in each of two cycles, and once before the first.
+      // Two cycles of FCF relax F-points five times: twice in each, and once before the first.
       constexpr int kRelaxations = 5;
       EXPECT_EQ(counting.steps, kRelaxations * kBlocks * (kCoarsening - 1));
     }

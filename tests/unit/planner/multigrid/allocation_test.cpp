@@ -1,6 +1,6 @@
-// Tests that a cycle allocates nothing, whatever the storage, the lanes and the coarse operator:
-// solves of few and of many cycles allocate equally often. Also tests that states take the memory
-// that StateBytes predicts.
+// Tests that a cycle allocates nothing, with any storage, lanes and coarse operator: a solve of
+// many cycles allocates as often as a solve of few. Also tests that states need as many bytes as
+// StateBytes predicts.
 #include <gtest/gtest.h>
 
 #include "planner/multigrid/host/network.h"
@@ -64,12 +64,12 @@ TEST(Allocation, ACycleAllocatesNothing) {
 constexpr DigitNetShape kNet = {.steps = 50, .extent = 16};
 constexpr int kImages = 4;
 constexpr int64_t kStateBytes = int64_t{kNet.channels} * kNet.extent * kNet.extent * kImages * 8;
-// A state may take 100 bytes in addition to its numbers: up to 24 because the allocator rounds, and
-// the rest for pointers to the state, in the levels and in a list that doubles as it grows.
+// A state may need 100 bytes in addition to its numbers: up to 24 because the allocator rounds, and
+// the rest for pointers to the state. These are in the levels and in a list whose capacity doubles.
 constexpr int64_t kBesideState = 100;
-constexpr int64_t kBesideAll = 16384;  // bytes of solutions and of the objects that solve
+constexpr int64_t kBesideAll = 16384;  // bytes of a pass that do not belong to states
 
-// Returns by how much the bytes in use rise at most during `run`.
+// Returns the largest number of bytes in use during `run`, minus the bytes in use before.
 template <typename Run>
 int64_t MostBytesOf(Run&& run) {
   const long before = bench::LiveBytes();
@@ -111,16 +111,16 @@ TEST(Memory, StatesTakeWhatIsPredicted) {
           EXPECT_GE(most, predicted);
           EXPECT_LE(most, predicted + predicted / kStateBytes * kBesideState + kBesideAll);
         }
-        // A second pass allocates no state.
+        // The second forward and backward passes allocate no state.
         EXPECT_LT(MostBytesOf(forward), kBesideAll);
         EXPECT_LT(MostBytesOf(backward), kBesideAll);
         if (lanes == 1 && levels == 2) taken[storage == Storage::kAll ? 0 : 1] = most_both;
       }
     }
   }
-  // Both passes have the same number of states. Of the 51 states of the finest level,
-  // Storage::kCPoints keeps u0, 12 C-points and the last one, and has room for the 3 F-points of
-  // one block.
+  // The forward and the backward pass have equally many states. Of the 51 states of the finest
+  // level, Storage::kCPoints keeps 14 (u0, 12 C-points and the last one) and, for one block at a
+  // time, 3 F-points.
   EXPECT_NEAR(static_cast<double>(taken[0] - taken[1]), 2.0 * (51 - 14 - 3) * kStateBytes,
               100.0 * kBesideState + kBesideAll);
 }

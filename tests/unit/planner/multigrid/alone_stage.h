@@ -1,5 +1,5 @@
-// Holds one stage of a chain on one rank, and provides the StageToSolve that a network gives to its
-// solvers. Must not be moved.
+// Holds one stage of a chain on one rank. ToSolve() returns the StageToSolve that a network would
+// give to its solvers. Must not be moved.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace ucudnn::multigrid {
 
 class AloneStage {
  public:
-  // `chain` must outlive this object. If `distributed` is none, all levels are distributed.
+  // `chain` must outlive this object. If `distributed` is unset, all levels are distributed.
   AloneStage(const WeightedChain& chain, const SolveSetting& setting,
              std::optional<int> distributed = std::nullopt)
       : chain_(chain),

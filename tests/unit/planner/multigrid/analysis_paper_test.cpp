@@ -1,6 +1,6 @@
-// Tests the model's predictions for the paper's networks on the paper's machine (Kirby et al.)
-// against times that follow by hand from the definition of a cycle, against the numbers that the
-// paper prints, and against the table of docs/multigrid-model.md.
+// Compares the model's predictions for the networks and the machine of Kirby et al. ("the paper")
+// with times derived by hand from the definition of a cycle, with the numbers that the paper
+// prints, and with the table of docs/multigrid-model.md.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace {
 
 struct PapersNetwork {
   const char* name;
-  double channels;      // of a state, which has 24 x 24 positions
+  double channels;      // channels of a state, which has 24 x 24 positions
   double convolutions;  // residual steps
-  double connected;     // fully connected residual steps; number i, counted from 1, is step 257 i
+  double connected;     // fully connected residual steps: steps 257, 514, ...
 };
 constexpr PapersNetwork kMillions = {"kirby-3m", 4, 4093, 0};
 constexpr PapersNetwork kBillions = {"kirby-2b", 20, 4097, 15};
@@ -33,17 +33,17 @@ struct CycleShape {
 constexpr CycleShape kFine = {4, 2};
 constexpr CycleShape kCoarse = {16, 3};
 
-// A V100 has 14 TFLOP/s, 900 GB/s and 5120 units, and 4 chains of operations keep a unit busy. PCI
+// A V100 has 14 TFLOP/s, 900 GB/s and 5120 units; 4 chains of operations keep a unit busy. PCI
 // Express joins the two devices of a node. A message to another node is copied to the host, sent by
-// 25 Gb/s Ethernet, and copied to the device; each of these has a latency of 10 us.
+// 25 Gb/s Ethernet, and copied to the device. Each of these three steps has a latency of 10 us.
 constexpr double kLaunchUs = 4;
 constexpr double kKernelUs = 3;
 constexpr double kBytesPerUs = 900e3;
 constexpr int kCycles = 2;
 
-// Derives times (us) from the definition of two cycles with FCF-relaxation and injection, without
-// the model's code. Devices share the steps of the finest level evenly. The layers in front of the
-// residual steps and behind them are neglected.
+// Derives times (us) of two cycles with FCF-relaxation and injection from the definition of a
+// cycle, without the model's code. Devices have equal numbers of steps of the finest level. The
+// layers before and after the residual steps are neglected.
 class ByHand {
  public:
   // If `hides`, the device runs all fully connected kernels while the host launches the kernels of
@@ -55,20 +55,21 @@ class ByHand {
     if (workload == Workload::kInference) return forward;
     return 2 * forward + GradientsInRow() + network_.connected * UpdateUs();
   }
-  // Forward and backward, each with a message for each boundary, and the first device's update.
+  // Returns the time of a forward and a backward pass, each with a message for each boundary, of
+  // the gradients, and of the first device's update.
   double PartitionedUs(int devices) const {
     return 2 * InRow(steps(), network_.connected) + 2 * Boundaries(devices) + GradientsInRow() +
            std::floor(network_.connected / devices) * UpdateUs();
   }
   struct Solved {
     double us;
-    double busy_us;  // of all devices together
+    double busy_us;  // sum of the busy times of all devices
   };
   Solved Solve(const CycleShape& shape, int devices, Workload workload) const {
     const Solved solve = Solve(shape, devices);
     if (workload == Workload::kInference) return solve;
-    // A device with fully connected layers ends last. Its host launches a kernel for the gradient
-    // of each layer.
+    // A device with fully connected layers ends last. For the gradients, its host launches a kernel
+    // for each layer.
     const double connected =
         std::min(network_.connected, std::max(1.0, std::floor(network_.connected / devices)));
     const double launches_us = steps() * kLaunchUs;
@@ -80,13 +81,13 @@ class ByHand {
  private:
   double steps() const { return network_.convolutions + network_.connected; }
   double StateBytes() const { return 4 * network_.channels * 24 * 24; }
-  // The time in which the device reads the weights of a fully connected layer. Its update reads
-  // weight, gradient and velocity, and writes weight and velocity.
+  // The time in which the device reads the weights of a fully connected layer. The update of these
+  // weights reads weight, gradient and velocity, and writes weight and velocity.
   double WeightsUs() const { return StateBytes() * StateBytes() / 4 / kBytesPerUs; }
   double UpdateUs() const { return 5 * WeightsUs(); }
   // A step has three kernels: one for the layer with its bias, one for ReLU, and one for the sum.
-  // The adjoint has as many. A convolution's kernel ends before the host has launched the next
-  // kernel.
+  // Its adjoint has three, too. In a convolutional step, a kernel ends before the host has launched
+  // the next one, so launches determine the time.
   static constexpr double kStepUs = 3 * kLaunchUs;
   double InRow(double steps, double connected) const {
     return (steps - connected) * kStepUs + connected * (3 * kKernelUs + WeightsUs());
@@ -94,8 +95,8 @@ class ByHand {
   double InBlocks(double steps, double connected) const {
     return hides_ ? steps * kStepUs : InRow(steps, connected);
   }
-  // The gradient of a 7 x 7 convolution is one kernel with a chain of multiply-adds for each number
-  // of a state.
+  // The gradient of a 7 x 7 convolution is one kernel. It has as many chains of multiply-adds as a
+  // state has numbers.
   double GradientsInRow() const {
     const double numbers = StateBytes() / 4;
     const double operations = 2 * 49 * network_.channels * numbers;
@@ -104,8 +105,8 @@ class ByHand {
     return network_.convolutions * convolution_us + network_.connected * (kKernelUs + WeightsUs());
   }
   double BetweenNodes(double states) const { return 3 * 10 + states * StateBytes() / 3125; }
-  // The time of a message at each boundary between neighbouring devices. Pairs of devices form
-  // nodes.
+  // Returns the time of one message over each boundary between neighbouring devices. Two devices
+  // form a node.
   double Boundaries(int devices) const {
     const int in_nodes = devices / 2;
     const int between_nodes = devices - 1 - in_nodes;
@@ -113,33 +114,34 @@ class ByHand {
   }
 
   Solved Solve(const CycleShape& shape, int devices) const {
-    // A cycle on a level with FCF consists of F, a C-relaxation with F, the values for the right
-    // sides, and the F on the way up. On the finest level, this last F is also the first F of the
-    // next cycle. So each cycle takes every step of the finest level twice, and after the last
-    // cycle the F-points are taken once more.
+    // On a level with FCF, a cycle has F, a C-relaxation with F, the values for the right sides,
+    // and the F on the way up. On the finest level, this last F is also the first F of the next
+    // cycle. So each cycle computes every step of the finest level twice, and after the last cycle
+    // F computes the F-points once more.
     const double c = shape.c;
     double coarse = std::floor(steps() / c);
-    // Level 1 has the layers whose numbers are multiples of c, such as 257 i if c divides i.
+    // Level 1 has every c-th layer. So it has the fully connected layers 257 i with c dividing i.
     double connected = std::floor(network_.connected / c);
     Solved solved{0, (2 * kCycles + (c - 1) / c) * InBlocks(steps(), network_.connected) +
                          kCycles * InBlocks(coarse, connected)};
     solved.us = solved.busy_us / devices;
     if (shape.levels == 3) {
-      // Each cycle takes the steps of level 1 twice, the F-points once more, and a step of level 2
-      // for each block of level 1. No device has less than a block.
+      // Each cycle computes the steps of level 1 twice, its F-points once more, and a step of level
+      // 2 for each block of level 1: together three times as many steps as level 1 has. No device
+      // has less than a block.
       const double relaxed_us = 3 * kCycles * InBlocks(coarse, connected);
       solved.busy_us += relaxed_us;
       solved.us += relaxed_us / std::min<double>(devices, std::ceil(coarse / c));
-      // A block of level 1 gets c right sides and its first state, and returns c states.
-      // C-relaxation sends a state. Step j of level 2 is on the device of block j of level 1.
+      // Messages of a cycle: a block of level 1 receives c right sides and its first state, and
+      // returns c states; C-relaxation sends one state. Level 2 needs none, because its step j is
+      // on the device of block j of level 1.
       const double cycle_us = BetweenNodes(c + 1) + BetweenNodes(c) + BetweenNodes(1);
       if (devices > 1) solved.us += kCycles * cycle_us;
       coarse = std::floor(coarse / c);
       connected = 0;
     }
-    // One device after the other solves its part of the coarsest level. In the second cycle a
-    // device waits only for itself: the devices in front of it are ahead of it since the first
-    // cycle.
+    // One device after the other solves its part of the coarsest level. In the second cycle no
+    // device waits for the one before it, which has been ahead since the first cycle.
     const double coarsest_us = InRow(coarse, connected);
     const double solvers = std::min<double>(devices, coarse);
     solved.busy_us += kCycles * coarsest_us;
@@ -152,21 +154,21 @@ class ByHand {
   const bool hides_;
 };
 
-// A number that the model predicts, and the two numbers that follow by hand.
+// A number that the model predicts, and the two numbers that ByHand gives.
 struct Predicted {
   double modelled;
-  double hidden;  // fully connected kernels are hidden
+  double hidden;  // with `hides`
   double exposed;
 };
 
-// The formulas give each device the mean number of blocks. On 24 devices with 255 blocks the mean
-// is 10.6, and a device has up to 11.
+// ByHand gives each device the mean number of blocks, although a device has whole blocks: 255
+// blocks on 24 devices are 10.6 in the mean, but up to 11 on a device. This is the relative error.
 constexpr double kWholeBlocks = 11 / (255 / 24.0) - 1;
 constexpr double kPrinted = 0.006;  // for numbers that are printed with two decimals
 
-// The paper prints neither c nor the number of levels, so its number is compared with the closer of
-// two settings. The paper's machine has costs that are not modelled; docs/multigrid-model.md names
-// them.
+// The model must agree with the paper up to this factor. The paper prints neither c nor the number
+// of levels, so its number is compared with the closer of two settings. docs/multigrid-model.md
+// names costs of the paper's machine that are not modelled.
 constexpr double kPaperFactor = 2;
 
 class PapersMachine {
@@ -236,7 +238,7 @@ struct InTable {
   double coarse;
 };
 
-// Checks what `predict` returns for both settings.
+// Checks predict(kFine) and predict(kCoarse) against ByHand, `in_table` and, if set, `paper`.
 template <typename Predict>
 void Expect(const Predict& predict, const InTable& in_table, std::optional<double> paper) {
   double factor = std::numeric_limits<double>::infinity();
@@ -267,7 +269,8 @@ TEST(PapersMachine, ThreeMillionParameters) {
   Expect(over_serial(Workload::kTraining, 64), {3.19, 9.35}, 3.5);
   Expect([&](const CycleShape& shape) { return kirby.OverPartitioned(shape, 64); }, {3.26, 9.57},
          5);
-  // The paper's share is 3 %, because of its implementation's messages.
+  // The paper's share is not compared. It is 3 %, because of how the paper's program sends
+  // messages.
   Expect([&](const CycleShape& shape) { return kirby.ComputingShare(shape, 64); }, {0.253, 0.703},
          {});
 }
@@ -287,7 +290,7 @@ TEST(PapersMachine, TwoBillionParameters) {
   Expect(over_partitioned(64), {3.36, 8.23}, 10.2);
   Expect(computing_share(4), {0.893, 0.987}, 0.928);
   Expect(computing_share(64), {0.242, 0.573}, 0.345);
-  // "Multigrid outperforms its counterpart when using at least four GPUs."
+  // The paper says: "Multigrid outperforms its counterpart when using at least four GPUs."
   EXPECT_LT(kirby.OverPartitioned(kCoarse, 3).modelled, 1);
   EXPECT_GT(kirby.OverPartitioned(kCoarse, 4).modelled, 1);
 }

@@ -126,9 +126,9 @@ TEST(LayerKernels, ABatchMultipliesAllButTheWeights) {
   EXPECT_EQ(of_eight.shared_bytes, 8 * of_one.shared_bytes);
 }
 
-// An update with numbers of two bytes reads and writes weight and velocity in fp32, reads a
+// With numbers of two bytes, an update reads and writes a weight and a velocity in fp32, reads a
 // gradient of two bytes, and writes a weight of two bytes. So it moves as many bytes as an update
-// in fp32.
+// with numbers of four bytes.
 TEST(LayerKernels, NumbersOfTwoBytesMoveHalfAsMuchExceptInUpdates) {
   const ResidualChain chain = ChainOf("kirby-3m");
   const LayerKind two = LayersOfNetwork(chain, 1, 2).kinds[1];
@@ -143,8 +143,8 @@ TEST(LayerKernels, NumbersOfTwoBytesMoveHalfAsMuchExceptInUpdates) {
   EXPECT_EQ(four.kernels(LayerPass::kUpdate)[0].own_bytes, 5 * 4 * (4 * 4 * 49 + 4));
 }
 
-// The device has 1 Tflop/s, 1 GB/s, 1,000 threads and 1 us for each kernel, so that times are easy
-// to read.
+// A device with 1 Tflop/s, 1 GB/s, 1,000 threads and 1 us for each kernel, so that times are round
+// numbers.
 class RooflineOfOneKernel : public ::testing::Test {
  protected:
   RunCost Cost(const LayerKernel& kernel, double groups = 1, double per_group = 1) {
@@ -189,13 +189,14 @@ TEST(MeasuredTimes, LayersOfACoreRunOneAfterTheOther) {
   const MeasuredTimes times({{{1, 2, 3, 4}, 0.5}});
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 3, 2}).ms, 12);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 3, 2}).Share(), 1);
-  // A coarse step of several layers has a measured time of its own.
+  // A layer takes 1 ms in the forward pass, but 0.5 ms if it shares its input with others
+  // (Kind::shared_ms).
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 2}).ms, 3);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 1}).ms, 3);
 }
 
-// A step takes 4 ms, 16 groups of one step take 11.5 ms side by side, and 8 steps of one group take
-// 5.5 ms. `model` gives the costs of batches that were not measured.
+// One step takes 4 ms, 16 groups of one step 11.5 ms, and one group of 8 steps 5.5 ms. `model` has
+// the costs of kinds and passes that were not measured.
 TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   const MeasuredTimes model({{{1, 2, 3, 40}, 0.5}, {{7, 7, 7, 7}, 7}});
   MeasuredBatches::Kind kind = {.is_measured = true, .ms = {4, 8, 6, 0}, .together = {8, 5.5}};
@@ -207,14 +208,14 @@ TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 1}).ms, 4 + 2 * 0.5);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 1, 8}).ms, 5.5);
   EXPECT_NEAR(times.Cost(LayerPass::kForward, {0, 16, 8}).ms, 11.5 * 5.5 / 4, 1e-12);
-  // Sixteen adjoints take as long as one, because one leaves the device idle.
+  // Sixteen adjoints take as long as one, because one adjoint leaves most of the device idle.
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 64, 1}).ms, 8);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 1, 1}).Share(), 1.0 / 16);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kUpdate, {0, 2, 1}).ms, 80);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {1, 2, 1}).ms, 14);
 }
 
-// Gives a batch a time in ms that is its number of layers.
+// The cost of a batch is as many ms as it has layers.
 class CountingTimes : public LayerTimes {
  public:
   RunCost Cost(LayerPass, const LayerBatch& batch) const override {
@@ -231,7 +232,7 @@ TEST(LevelCosts, CoarseStepsApplyWhatTheirOperatorSays) {
     EXPECT_DOUBLE_EQ(costs.InRow(1, 0, 4).ms, 4 * layers) << NameOf(coarse);
     EXPECT_DOUBLE_EQ(costs.StepsAtOnce(1, 0, 4).ms, 4 * layers) << NameOf(coarse);
     EXPECT_DOUBLE_EQ(costs.InRow(0, 3, 9).ms, 6);
-    // The block of the last C-point has only one layer.
+    // There are 17 layers, so the fifth block, that of the last C-point, has only one.
     EXPECT_DOUBLE_EQ(costs.AtOnce(0, 0, 5, 0).ms, 5);
     EXPECT_DOUBLE_EQ(costs.AtOnce(0, 0, 5, 1).ms, 4);
   }
@@ -319,9 +320,9 @@ TEST(ReducedNetwork, WeightsThatAreGivenStayAsTheyAre) {
   EXPECT_EQ(reduced.chain.StepCount(), 128);
   EXPECT_THAT(std::vector<int>(reduced.layers.begin(), reduced.layers.begin() + 3),
               ElementsAre(0, 8, 16));
-  // Along one axis of the map, a window of 3 taps reads the map with 46 of 48 taps at 16 positions,
-  // and with 10 of 12 at 4 positions. h_factor contains the square root of the ratio of these
-  // shares for each of two axes, so it contains the ratio itself.
+  // Along one axis, the 16 windows of 3 taps have 46 of 48 taps inside the map, and the 4 windows
+  // of the reduced map 10 of 12. For each of the two axes, h_factor has the square root of the
+  // ratio of these shares as a factor, so it has the ratio itself.
   EXPECT_NEAR(reduced.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
 }
 

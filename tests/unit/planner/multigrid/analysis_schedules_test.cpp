@@ -1,6 +1,7 @@
 // Compares modelled solves on devices with schedules worked out by hand, and with general bounds.
-// In comments, F is F-relaxation, and Advance is LayerSystem::Advance, which takes one step into
-// each C-point.
+// In the comments, F is F-relaxation, and Advance is LayerSystem::Advance, which computes a value
+// for each C-point by the step before it. Unless stated, a layer takes 1 ms, a message 0.25 ms, and
+// there are 8 layers, two devices and levels with c = 2.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,7 +18,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-constexpr double kTiny = 1e-6;  // the ms that sending a tiny state takes
+constexpr double kTiny = 1e-6;  // tolerance in ms, for the time of a message beyond its latency
 
 struct Made {
   NetworkLayers layers;
@@ -47,7 +48,7 @@ TEST(AnalysisSchedules, SerialPropagationIsTheSumOfItsLayers) {
   const Made made(8, 0.25, 2, true);
   const NetworkModel model = made.model();
   EXPECT_DOUBLE_EQ(model.Serial(Workload::kInference, Launching::kEach)->ms, 8);
-  // Training adds each layer's adjoint and gradient, and one update of all.
+  // Training adds the adjoints and the gradients of all layers (8 ms each) and one update (1 ms).
   EXPECT_DOUBLE_EQ(model.Serial(Workload::kTraining, Launching::kEach)->ms, 8 + 8 + 8 + 1);
 }
 
@@ -59,13 +60,14 @@ TEST(AnalysisSchedules, APartitionRunsSeriallyAndSendsAStatePerBoundary) {
   EXPECT_EQ(inference->messages, 3);
   EXPECT_NEAR(inference->computing_share, 2 / (8 + 3 * 0.25), kTiny);
   EXPECT_NEAR(inference->message_path_ms, 3 * 0.25, kTiny);
-  // Training runs forward and backward, and the first device's update comes last.
+  // Training runs forward (with messages) and backward, and ends with the first device's update.
   const auto training = model.Partitioned(Workload::kTraining, 4);
   EXPECT_NEAR(training->ms, 8 + 2 * 8 + 6 * 0.25 + 1, kTiny);
 }
 
-// Two devices have 2 of the 4 blocks each, c = 2. Device 0 and device 1 are busy in these ms:
-//   the first state is sent to device 1         -          0.25
+// Each device has 2 of the 4 blocks. The first state reaches device 1 at 0.25 ms. The devices are
+// busy in these ms:
+//                                               device 0   device 1
 //   F, Advance and a coarse step of each block  0..6       0.25..6.25
 //   coarse steps in a row, with a message       6..8       8.25..10.25
 //   F of each block                             8..10      10.25..12.25
@@ -76,14 +78,15 @@ TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunOneBlockAtATime) {
   EXPECT_NEAR(run.computing_share, (10 + 10) / (2 * 12.25), kTiny);
 }
 
-// The phases of the test above take less time if all blocks of a device run at the same time. On
-// device 0 and device 1 they take 0..3 and 0.25..3.25, 3..5 and 5.25..7.25, 5..6 and 7.25..8.25.
+// The phases are those of the test above, but all blocks of a device run at the same time. Device 0
+// is busy in 0..3, 3..5 and 5..6 ms, and device 1 in 0.25..3.25, 5.25..7.25 and 7.25..8.25 ms.
 TEST(AnalysisSchedules, OneCycleOfFRelaxationOnDevicesThatRunAllBlocksAtOnce) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, false}, Setting(2, 2, 0, 1), 2).ms, 8.25, kTiny);
 }
 
-// With one stream each, devices that can run all blocks at once take as long as devices that run
-// one block at a time. The blocks of a group are in one stream anyway.
+// If each device has only one stream, the blocks of a device run one after the other, and a cycle
+// takes 12.25 ms as above. With kGrouped, all blocks are in one stream anyway, so the number of
+// streams does not matter.
 TEST(AnalysisSchedules, AStreamRunsItsBlocksOneAfterTheOther) {
   const Made made(8, 0.25, 2, false);
   MultigridSetting setting = Setting(2, 2, 0, 1);
@@ -95,21 +98,23 @@ TEST(AnalysisSchedules, AStreamRunsItsBlocksOneAfterTheOther) {
   EXPECT_EQ(Modelled(made, setting, 2).ms, grouped_ms);
 }
 
-// Device 0 and device 1 run one block at a time, in these ms:
-//   F and Advance           0..4, block 1 first: its state is sent at 2   0.25..4.25
-//   F, Advance, coarse step 4..10                                         4.25..10.25
-//   coarse steps            10..12                                        12.25..14.25
-//   F                       12..14                                        14.25..16.25
+// Devices run one block at a time and are busy in these ms:
+//                             device 0   device 1
+//   F and Advance             0..4       0.25..4.25   (device 0 sends block 1's state at 2)
+//   F, Advance, coarse step   4..10      4.25..10.25
+//   coarse steps              10..12     12.25..14.25
+//   F                         12..14     14.25..16.25
 TEST(AnalysisSchedules, OneCycleOfFcfRelaxationSendsOneMoreState) {
   const ModelledRun run = Modelled({8, 0.25, 2, true}, Setting(2, 2, 1, 1), 2);
   EXPECT_NEAR(run.ms, 16.25, kTiny);
   EXPECT_EQ(run.messages, 3);
 }
 
-// Device 0 and device 1 run one block at a time, in these ms:
-//   Advance, coarse step    0..4     0.25..4.25
-//   coarse steps            4..6     6.25..8.25
-//   F                       6..8     8.25..10.25
+// Devices run one block at a time and are busy in these ms:
+//                           device 0   device 1
+//   Advance, coarse step    0..4       0.25..4.25
+//   coarse steps            4..6       6.25..8.25
+//   F                       6..8       8.25..10.25
 TEST(AnalysisSchedules, AFirstCycleMayGoDownWithoutRelaxation) {
   MultigridSetting setting = Setting(2, 2, 1, 1);
   setting.skips_first_down = true;
@@ -118,14 +123,16 @@ TEST(AnalysisSchedules, AFirstCycleMayGoDownWithoutRelaxation) {
   EXPECT_EQ(run.messages, 2);
 }
 
-// F-points of the finest level are not kept. Device 0 and device 1 are busy in these ms:
-//   forward: Advance through each block, with a coarse step  0..6     0.25..6.25
-//            coarse steps                                    6..8     8.25..10.25
+// F-points of the finest level are not kept, so the adjoint and the gradients compute them again.
+// The devices are busy in these ms:
+//                                                            device 0     device 1
+//   forward: Advance through each block, with a coarse step  0..6         0.25..6.25
+//            coarse steps                                    6..8         8.25..10.25
 //   adjoint: a state of each block again, Advance, and a
 //            coarse step                                     10.5..18.5   10.25..18.25
 //            coarse steps                                    20.5..22.5   18.25..20.25
-//   gradients of 4 layers, for which a state and an adjoint of each of 2 blocks are computed again,
-//   end at 30.5 on device 0. The update follows.
+// Device 0 then takes 8 ms until 30.5: for the gradients of 4 layers, and to compute again a state
+// and an adjoint of each of its 2 blocks. The update follows.
 TEST(AnalysisSchedules, StatesThatAreNotKeptAreComputedAgain) {
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.storage = Storage::kCPoints;
@@ -133,8 +140,8 @@ TEST(AnalysisSchedules, StatesThatAreNotKeptAreComputedAgain) {
   EXPECT_NEAR(Modelled(made, setting, 2).ms, 10.25, kTiny);
   const ModelledRun training = Modelled(made, setting, 2, Workload::kTraining);
   EXPECT_NEAR(training.ms, 30.5 + 1, kTiny);
-  // A device holds half of the 6 + 2 * 4 states. In training it also holds as many adjoints. Its
-  // one stream holds a state and an adjoint that are computed again.
+  // A device holds half of the 6 + 2 * 4 states, and in training as many adjoints. The device's
+  // only stream also holds a state and an adjoint that were computed again.
   EXPECT_EQ(Modelled(made, setting, 2).memory_bytes, 4 * 40 + 28);
   EXPECT_EQ(training.memory_bytes, 4 * (3 * 40 + 4 * 3) + 2 * 28 + 2 * 4);
 }
@@ -150,7 +157,7 @@ class CountingChain : public HostChain {
   int64_t steps = 0;
 };
 
-// In this model a layer takes 1 ms and a message no time, so times on one device count steps.
+// A layer takes 1 ms and a message no time, so the time on one device is the number of steps.
 TEST(AnalysisSchedules, AModelledSolveTakesTheStepsOfARealOne) {
   constexpr int kSteps = 32;
   const Made made(kSteps, 0, 1, true);
@@ -184,13 +191,13 @@ TEST(AnalysisSchedules, AModelledSolveTakesTheStepsOfARealOne) {
       test::Must(trajectory.At(layer, 0));
       test::Must(solved.At(kSteps - 1 - layer, 0));
     }
-    // Each layer has a gradient, and one update follows.
+    // Training adds the gradient of each layer, and one update.
     EXPECT_NEAR(Modelled(made, setting, 1, Workload::kTraining).ms - inference_ms,
                 static_cast<double>(states.steps + adjoints.steps + kSteps + 1), kTiny);
   }
 }
 
-// Passes all calls on, and relaxes F-points twice where the solver does so once.
+// Passes all calls on to `system`, and RelaxF twice.
 class RelaxingTwice : public LayerSystem {
  public:
   explicit RelaxingTwice(LayerSystem& system) : system_(system) {}
@@ -218,9 +225,9 @@ class RelaxingTwice : public LayerSystem {
   LayerSystem& system_;
 };
 
-// If the solver's descent changes, the model of a solve changes with it. With c = 2, a cycle of F
-// on 8 steps has 20 steps: 4 of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F.
-// With a descent (and an ascent) that relaxes twice there are 4 + 4 more.
+// If the solver's cycle changes, the model of a solve changes with it. With c = 2, a cycle of F on
+// 8 steps has 20 steps: 4 of F, 4 of Advance, 4 for right sides, 4 coarse steps, and 4 of F.
+// RelaxingTwice adds 4 + 4 steps.
 TEST(AnalysisSchedules, AChangedDescentChangesTheModel) {
   constexpr int kExpected = 20 + 8;
   const SolveOptions options = {.c_sweeps = {0}, .cycles = 1, .measures_cycles = false};
@@ -240,26 +247,27 @@ TEST(AnalysisSchedules, AChangedDescentChangesTheModel) {
   SolveTasks tasks(cluster, made.machine.device, costs, Setting(2, 2, 0, 1), 4, BlockRuns{{0, 4}});
   RelaxingTwice modelled(tasks);
   ASSERT_TRUE(RunCycles(modelled, host.hierarchy(), options).ok());
-  ASSERT_TRUE(tasks.Advance(1).ok());  // a call for another level ends the last F-relaxation
+  ASSERT_TRUE(tasks.Advance(1).ok());  // only after another call the last F-relaxation counts
   EXPECT_NEAR(test::Must(cluster.Simulate()).makespan_ms, kExpected, kTiny);
 }
 
-// The levels have 16, 8 and 4 steps. FCF instead of F on level 1 alone adds F and Advance there.
+// The levels have 16, 8 and 4 steps. With FCF instead of F only on level 1, that level has one more
+// F and one more Advance.
 TEST(AnalysisSchedules, LevelsMayHaveDifferentRelaxations) {
   MultigridSetting setting = Setting(2, 3, 0, 1);
-  // F, Advance and right sides on level 0, then on level 1; the 4 steps of level 2 in a row; F on
-  // level 1, then on level 0.
+  // The sum has F, Advance and right sides on level 0 (8 each) and on level 1 (4 each), the 4 steps
+  // of level 2, and F on level 1 (4) and on level 0 (8).
   EXPECT_NEAR(Modelled({16, 0, 1, true}, setting, 1).ms, 8 + 8 + 8 + 4 + 4 + 4 + 4 + 4 + 8, kTiny);
   setting.c_sweeps = {0, 1};
   EXPECT_NEAR(Modelled({16, 0, 1, true}, setting, 1).ms, 52 + 4 + 4, kTiny);
 }
 
-// Three devices run 4 blocks each, one block at a time, and a message takes 12 ms. On device 2:
-//   the first state arrives at 12, and F and Advance take 12..20;
-//   the state of device 1's last block arrives at 26, since device 1 also begins at 12, runs that
-//   block first and sends its state at 14. Device 2 runs the three blocks that do not need this
-//   state in 20..29, and its first block in 29..32;
-//   the coarse solve on device 0 takes 44..56, its states arrive at 68, and F takes 68..72.
+// Three devices run 4 blocks each, one block at a time, and a message takes 12 ms.
+//   Devices 1 and 2 receive the first state at 12, and F and Advance take 12..20.
+//   Device 1 runs its last block first and sends that block's state at 14, to device 2 at 26.
+//   Device 2 runs the three blocks that do not need this state in 20..29, and then its first block
+//   in 29..32.
+//   The coarse solve on device 0 takes 44..56, its states reach device 2 at 68, and F takes 68..72.
 TEST(AnalysisSchedules, AStateIsSentBeforeTheOtherBlocksAreRelaxed) {
   MultigridSetting setting = Setting(2, 2, 1, 1);
   setting.place = CoarsePlace::kCoarsestOnOne;
@@ -269,17 +277,18 @@ TEST(AnalysisSchedules, AStateIsSentBeforeTheOtherBlocksAreRelaxed) {
 TEST(AnalysisSchedules, CoarseLevelsMayGoToOneDevice) {
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.place = CoarsePlace::kCoarsestOnOne;
-  // The first phases end at 6 and 6.25. Two right-hand sides reach device 0 at 6.5, 4 coarse steps
-  // end at 10.5, the states reach device 1 at 10.75, and F ends at 12.5 and 12.75.
+  // F, Advance and coarse steps end at 6 on device 0 and at 6.25 on device 1. Two right-hand sides
+  // reach device 0 at 6.5, and its 4 coarse steps end at 10.5. The states reach device 1 at 10.75.
+  // F ends at 12.5 on device 0 and at 12.75 on device 1.
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 12.75, kTiny);
 }
 
-// One cycle of FCF on one device that runs one block at a time. The levels have 8, 4 and 2 layers,
-// and take these times, in ms:
-//   level 0: 8 for F and Advance of 4 blocks; 12 when they run again, with a coarse step per block
-//   level 1: 4 for F and Advance of 2 blocks; 6 when they run again, with a coarse step per block
-//   level 2: 2 for the solve
-//   on the way up: 2 for F of level 1, 4 for F of level 0
+// One cycle of FCF on one device that runs one block at a time. The levels have 8, 4 and 2 layers.
+// The parts of the cycle take these times, in ms:
+//   level 0: F and Advance of 4 blocks take 8, and once more with a coarse step per block 12
+//   level 1: F and Advance of 2 blocks take 4, and once more with a coarse step per block 6
+//   level 2: the solve takes 2
+//   on the way up: F takes 2 on level 1 and 4 on level 0
 TEST(AnalysisSchedules, CoarserLevelsAreRelaxedOnTheWayUpToo) {
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, Setting(2, 3, 1, 1), 1).ms, 8 + 12 + 4 + 6 + 2 + 2 + 4,
               kTiny);
@@ -297,15 +306,16 @@ TEST(AnalysisSchedules, CyclesShareARelaxation) {
 TEST(AnalysisSchedules, ANestedStartIsACoarseSolveInPlaceOfABroadcast) {
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.start = Start::kNested;
-  // Coarse steps take 0..2 on device 0 and 2.25..4.25 on device 1. Then the phases follow as after
-  // a broadcast. They begin at 2 on device 0, which waits for no message, and at 4.25 on device 1:
-  //   2..8 and 4.25..10.25; 8..10 and 10.25..12.25; 10..12 and 12.25..14.25
+  // First the coarse steps take 0..2 on device 0 and 2.25..4.25 on device 1. Then the phases follow
+  // as after a broadcast: device 0 is busy in 2..8, 8..10 and 10..12 ms, and device 1 in
+  // 4.25..10.25, 10.25..12.25 and 12.25..14.25 ms.
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 14.25, kTiny);
 }
 
 TEST(AnalysisSchedules, AMeasuredResidualHoldsUpAllDevices) {
-  // The last F and the Advance that follows it take 8..12 on device 0 and 10.25..14.25 on device 1.
-  // The phases before are the same as without measuring. Then the sum is sent to device 0 and back.
+  // Until the last F, the phases are the same as without measuring. The last F and the Advance that
+  // measuring adds take 8..12 on device 0 and 10.25..14.25 on device 1. Then device 1 sends its sum
+  // to device 0, which sends the total back.
   MultigridSetting setting = Setting(2, 2, 0, 1);
   setting.measures_residuals = true;
   EXPECT_NEAR(Modelled({8, 0.25, 2, true}, setting, 2).ms, 14.25 + 0.25 + 0.25, kTiny);
@@ -323,7 +333,7 @@ TEST(AnalysisSchedules, TrainingAddsTheAdjointGradientsAndAnUpdate) {
 TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
   Made made(8, 0.25, 2, false);
   made.machine.device.launch_us = 2000;
-  // 8 launches take 2 ms each; the kernels end earlier.
+  // 8 launches take 2 ms each. Each kernel ends before the next launch does.
   EXPECT_NEAR(made.model().Serial(Workload::kInference, Launching::kEach)->ms, 16, kTiny);
   EXPECT_NEAR(made.model().Serial(Workload::kInference, Launching::kCaptured)->ms, 2 + 8, kTiny);
   MultigridSetting setting = Setting(2, 2, 0, 1);
@@ -334,17 +344,18 @@ TEST(AnalysisSchedules, LaunchesTakeTheHostsTimeUnlessCaptured) {
   // coarse step), 4 launches for the coarse steps, and 4 launches for the last F-relaxation. The
   // last kernel runs for 1 ms after its launch.
   EXPECT_NEAR(Modelled(made, setting, 1).ms, 2 * (1 + 12 + 4 + 4) + 1, kTiny);
-  // The graphs of the start and of the cycle are launched one after the other, 2 ms each, and the
-  // start runs meanwhile. The cycle then takes 3 + 4 + 1 ms.
+  // The graphs of the start and of the cycle are launched one after the other, in 2 ms each. The
+  // start runs during the second launch. The cycle then takes 3 + 4 + 1 ms.
   EXPECT_NEAR(captured, 2 + 2 + 3 + 4 + 1, kTiny);
 }
 
 TEST(AnalysisSchedules, MemoryIsThatOfTheDeviceWithMost) {
   const Made made(8, 0.25, 2, true);
   const NetworkModel model = made.model();
-  // 8 layers have 10 parameters each, and two states have one number each. All are fp32.
+  // In fp32: 10 parameters for each of 8 layers, and two states of one number.
   EXPECT_EQ(model.Serial(Workload::kInference, Launching::kEach)->memory_bytes, 4 * (80 + 2));
-  // Training holds weights, gradients, velocities, what layers keep, and a state per layer.
+  // In training: 80 weights, gradients and velocities, 3 numbers that each layer keeps, and a state
+  // for each layer.
   EXPECT_EQ(model.Serial(Workload::kTraining, Launching::kEach)->memory_bytes,
             4 * (3 * 80 + 8 * 3 + 8));
   EXPECT_EQ(model.Partitioned(Workload::kInference, 2)->memory_bytes, 4 * (40 + 2));
@@ -352,8 +363,8 @@ TEST(AnalysisSchedules, MemoryIsThatOfTheDeviceWithMost) {
   EXPECT_EQ(Modelled(made, Setting(2, 2, 0, 1), 2).memory_bytes, 4 * 40 + 34);
 }
 
-// Training then holds, for each of 80 parameters, a weight and a gradient of 2 bytes, and a weight,
-// a gradient and a velocity in fp32.
+// With numbers of two bytes, training holds for each of 80 parameters a weight and a gradient of
+// two bytes, and also a weight, a gradient and a velocity in fp32.
 TEST(AnalysisSchedules, NumbersOfTwoBytesTakeHalfOfTheMemoryExceptInUpdates) {
   Made made(8, 0.25, 2, true);
   made.layers.element_bytes = 2;
@@ -391,8 +402,8 @@ TEST(AnalysisSchedules, NothingTakesLessThanItsBound) {
     const int devices = pick(1, std::min(16, multigrid->MostDevices()));
     for (const Workload workload : {Workload::kInference, Workload::kTraining}) {
       const auto run = test::Must(multigrid->Run(workload, devices, setting));
-      // UnitTimes counts less work for grouped blocks than the sum over layers, so LeastMs is no
-      // bound there.
+      // With kGrouped, LeastMs is no bound, because UnitTimes gives grouped blocks less work than
+      // the sum over their layers.
       if (setting.blocks == BlocksAtOnce::kStreams) {
         const double least = multigrid->LeastMs(workload, devices, setting.cycles);
         EXPECT_GE(run.ms, least * (1 - 1e-12)) << "draw " << draw;
@@ -435,13 +446,13 @@ TEST(AnalysisSchedules, AFullDeviceGainsNothingByMultigrid) {
 
 TEST(AnalysisSchedules, StagesFollowEachOtherAndShortOnesRunSerially) {
   Made made(8, 0.25, 2, true);
-  // The layers are a section of one layer, the stage, another such section, and a stage that is too
-  // short for two levels of c = 2.
+  // The network has a section of one layer, the stage, another section of one layer, and a stage
+  // that is too short for two levels with c = 2.
   made.layers.sections = {
       {false, {0}, 1}, made.layers.sections[0], {false, {0}, 1}, {true, {0, 0, 0}, 1}};
   const ModelledRun run = Modelled(made, Setting(2, 2, 0, 1), 2);
-  // The first layer runs on device 0, the stage takes 12.25 ms after it, and the last two sections
-  // run on the device on which the stage ended.
+  // The first layer runs on device 0, then the stage takes 12.25 ms. The last two sections run on
+  // the device with the stage's end.
   EXPECT_NEAR(run.ms, 1 + 12.25 + 1 + 3, kTiny);
 }
 

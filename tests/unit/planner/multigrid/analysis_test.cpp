@@ -1,5 +1,5 @@
-// Tests the choice of the fastest setting, the estimate of how fast solves converge, and measured
-// times of single layers.
+// Tests the choice of the fastest setting, estimates of convergence, and measured times of single
+// layers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,15 +130,15 @@ TEST(AnalysisCandidates, AreThoseThatTheLayersAllow) {
 TEST(AnalysisModel, LayersAppliedAreCounted) {
   const auto hierarchy = Hierarchy::Make(64, {4}, 3);
   MultigridSetting setting;
-  // In a cycle the 64 layers of level 0 are applied three times, the 16 of level 1 four times, and
-  // the 4 of level 2 twice: once for right-hand sides and once for the solve.
+  // A cycle applies the 64 layers of level 0 three times, the 16 of level 1 four times, and the 4
+  // of level 2 twice: once for right-hand sides and once for the solve.
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 16 + 2 * 4));
   setting.coarse = CoarseOperator::kSum;
   EXPECT_DOUBLE_EQ(LayersApplied(setting, *hierarchy, 2), 2 * (3 * 64 + 4 * 64 + 2 * 64));
 }
 
-// The probe runs two cycles of the stage itself, so its estimate must predict the cycles of a
-// solve.
+// The stage is small, so the probe runs two cycles of the stage itself. The probe's estimate must
+// predict the number of cycles of a solve.
 TEST(RateProbe, OfASmallStageIsTheStageItself) {
   const WeightedChain chain = DrawCase(1, {.steps = 64}).chain;
   ProbeSettings settings = {.h = 1.0 / 64, .scale = ResidualScale::kLargestState};
@@ -156,7 +156,8 @@ TEST(RateProbe, OfASmallStageIsTheStageItself) {
       solve.Solve({.tolerance = tolerance, .scale = ResidualScale::kLargestState, .cycles = 20}));
   const auto cycles = CyclesFor(estimate, tolerance);
   ASSERT_TRUE(cycles);
-  // The probe starts from another state than the solve, and estimates the rate from a single cycle.
+  // A difference of 2 is accepted, because the probe starts from another state than the solve and
+  // estimates the rate from a single cycle.
   EXPECT_NEAR(*cycles, solution.cycles, 2);
 }
 

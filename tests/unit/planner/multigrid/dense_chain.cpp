@@ -50,7 +50,8 @@ Vector Repeated(const Vector& of_channels, const Shape& shape, double otherwise)
 
 namespace {
 
-// An average is taken over the pixels that the window has inside the image.
+// Returns the matrix of an average pooling, which averages the pixels that a window has inside the
+// image.
 Matrix MatrixOf(const planner::Pooling& op, const Shape& in, const Shape& out) {
   Matrix matrix(static_cast<int>(out.Features()), static_cast<int>(in.Features()));
   for (int c = 0; c < out.c; ++c) {

@@ -1,5 +1,5 @@
-// Makes chains of dense matrices and activations from the definition of each layer. The
-// implementation shares nothing with host/layers, and is for small nets.
+// Chains as dense matrices and activations, made from the definition of each layer, for small nets.
+// Shares no code with host/layers.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ struct Matrix {
   int columns;
   Vector numbers;  // by row
 };
-// Calls visit(place in d, h and w, number of the place) for each place within `extents`.
+// Calls visit(place, number) for each place (d, h, w) within `extents`. Numbers count from 0.
 template <typename Visit>
 void ForEachPlace(const Spatial& extents, Visit&& visit) {
   int number = 0;
@@ -61,8 +61,8 @@ inline std::vector<int> PixelsOf(const planner::Pooling& op, const planner::Shap
 // for one image.
 Matrix MatrixOf(const planner::Convolution& op, const planner::Shape& in, const planner::Shape& out,
                 const Vector& weights);
-// Repeats each channel's number over its pixels. If `of_channels` is empty, all numbers are
-// `otherwise`.
+// Returns a vector for `shape` in which each pixel has the number of its channel. If `of_channels`
+// is empty, all numbers are `otherwise`.
 Vector Repeated(const Vector& of_channels, const planner::Shape& shape, double otherwise);
 
 Matrix Product(const Matrix& a, const Matrix& b);
@@ -73,8 +73,8 @@ double LargestMagnitude(const Vector& a);
 
 class DenseChain {
  public:
-  // Ends the test if a layer is not a convolution, fully connected, scale, average pooling, relu or
-  // tanh.
+  // Ends the test if a layer is none of these: convolution, fully connected layer, scale, average
+  // pooling, relu, tanh.
   DenseChain(const WeightedChain& chain, double h);
 
   int steps() const { return static_cast<int>(steps_.size()); }

@@ -1,5 +1,5 @@
 // Tests what a cycle on a device costs the host: a known number of library calls, and no
-// allocation. The device does nothing, so all allocations are the solver's own.
+// allocation. The device is a NullDevice, which does nothing, so only the solver can allocate.
 #include <gtest/gtest.h>
 
 #include "support/device.h"
@@ -14,8 +14,8 @@ constexpr int kLanes = 3;
 
 class DeviceCalls : public test::DeviceTest {
  protected:
-  // The device does nothing, so reading it returns what was sent last. All numbers sent are zeros,
-  // so no residual ends a solve.
+  // A NullDevice computes nothing: downloads return what was uploaded last. The test uploads only
+  // zeros, with which no residual ends a solve.
   DeviceCalls() {
     chain.parameters = ZerosLike(chain.parameters);
     chain.first.assign(chain.first.size(), 0);
@@ -29,13 +29,13 @@ class DeviceCalls : public test::DeviceTest {
     EXPECT_TRUE(stage->solver->LoadWeights().ok());
     return *stage->solver;
   }
-  // REQUIRES: `cycles` are too few for relaxation alone to be exact. A solve with enough cycles for
-  // that would measure its residual.
+  // REQUIRES: relaxation alone is not exact after `cycles`. Otherwise the solve would measure its
+  // residual.
   static SolveOptions Cycles(int cycles, bool measures) {
     return {.start = Start::kPrevious, .cycles = cycles, .measures_cycles = measures};
   }
-  // Solves twice, so that later solves reuse what was allocated and recorded. A solve's first cycle
-  // differs from the others, and the second solve records it.
+  // Solves twice, so that later solves reuse what was allocated and recorded. The first solve does
+  // not record its first cycle, which differs from the others; the second solve records it.
   void Warm(StageSolver& solver, bool measures) {
     for (int solve = 0; solve < 2; ++solve) Solve(solver, 4, measures);
   }
@@ -53,8 +53,8 @@ class DeviceCalls : public test::DeviceTest {
     work();
     return bench::Allocations() - before;
   }
-  // Returns the number of NullCalls in one cycle: the difference between a long and a short solve,
-  // divided by the difference of their cycles.
+  // Returns the number of NullCalls in one cycle: the difference in calls between a long and a
+  // short solve, divided by the difference in cycles.
   long CallsOfACycle(StageSolver& solver) {
     constexpr int kFew = 3;
     constexpr int kMany = 7;
@@ -94,8 +94,8 @@ TEST_F(DeviceCalls, ACycleAllocatesNothing) {
   }
 }
 
-// The chain has as many blocks as coarse layers, 16 of 4 layers or 32 of 2. A step has two calls: a
-// convolution with bias and relu, and a sum.
+// The chain has 16 blocks of 4 layers or 32 blocks of 2, and as many coarse layers. A step has two
+// calls: a convolution with bias and relu, and a sum.
 TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   constexpr int kStep = 2;
   constexpr int kCRelaxation = kStep + 1;          // a step and a copy
@@ -109,8 +109,9 @@ TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   }
 }
 
-// A coarse layer takes two calls, a convolution and a sum. A coarse sum of 4 layers takes three: a
-// convolution, a copy and a reduction. Side by side, the restriction's 16 coarse steps become one.
+// A coarse step with kInject has two calls: a convolution and a sum. With kSum it has three calls
+// for all its 4 layers: a convolution, a copy and a reduction. A cycle has 16 coarse steps in its
+// coarse solve and 16 in the restriction. With kGrouped, the 16 of the restriction run as one.
 TEST_F(DeviceCalls, ACoarseSumIsOneConvolutionOfAllItsLayers) {
   for (const auto& [way, restricted] :
        {std::pair(Way::kStreams, 16), std::pair(Way::kGrouped, 1)}) {

@@ -1,5 +1,5 @@
-// Tests that a call can be repeated if it failed for want of device memory: the failed call leaves
-// nothing behind that changes later results.
+// Tests that a call that failed for lack of device memory can be repeated: the failed call does not
+// change later results.
 #include <gtest/gtest.h>
 
 #include "planner/multigrid/device/device_solvers.h"
@@ -11,7 +11,7 @@
 namespace ucudnn::multigrid {
 namespace {
 
-// The number of allocations that succeed before one fails; none fails if it is negative.
+// The number of allocations that succeed before one fails. If it is negative, none fails.
 int succeeding = -1;
 decltype(&cuMemAlloc) real_allocate = nullptr;
 CUresult AllocateOrFail(CUdeviceptr* address, size_t bytes) {
@@ -35,9 +35,9 @@ class DeviceFailures : public test::DeviceTest {
     int levels;
     int distributed;
   };
-  // Makes one step of training, in which allocation number `failing`, counted from 0, fails. A call
-  // that fails is repeated after the weights have been loaded again. If coarse levels are gathered,
-  // leaves out the descent, because it may fail when only some of the weights have moved.
+  // Makes one step of training, in which allocation number `failing`, counted from 0, fails. Loads
+  // the weights again after a failed call, and repeats the call. If coarse levels are gathered,
+  // leaves out the descent, because a failed descent may have changed some of the weights.
   Trained Train(const Setting& setting, int failing) {
     const auto& [way, levels, distributed] = setting;
     AloneStage stage(chain, {.coarsening = {2}, .levels = levels, .h = 1.0 / 8}, distributed);
@@ -119,7 +119,8 @@ TEST_F(DeviceFailures, ALaneThatLackedMemoryHoldsNone) {
   EXPECT_NE(lane->workspace(), nullptr);
 }
 
-// A recorded cycle must not wait, but a cycle that runs for the first time may.
+// Waiting is permitted only in a cycle that is not recorded. The first Run() fails, so the second
+// Run() must not record its cycle, which waits.
 TEST_F(DeviceFailures, ACycleThatFailedIsRunBeforeItIsRecorded) {
   const DeviceTarget target = {&driver, &functions, context};
   const auto lanes = test::Must(DeviceLanes::Make(target, 1));

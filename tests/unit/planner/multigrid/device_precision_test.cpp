@@ -1,4 +1,4 @@
-// Tests 16-bit precisions: each of their numbers, and the numbers that round to them.
+// Tests each number of the 16-bit precisions, and which numbers are rounded to it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,8 +30,8 @@ double Rounded(const Precision& precision, double value) {
   return back;
 }
 
-// Counts the numbers up from 0. Each number exceeds the previous one by a step. The step doubles at
-// every power of two, beginning with twice the smallest normal number.
+// Counts up from 0. Each number exceeds the previous one by a step, which doubles at every power of
+// two from twice the smallest normal number on.
 TEST(Precision, EveryNumberOfTwoBytesIsTheOneBeforeItAndAStep) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const struct {

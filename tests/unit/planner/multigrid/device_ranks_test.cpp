@@ -1,5 +1,5 @@
-// Compares a network whose ranks have a device each, or share one, with the same network on one
-// device. With streams both have the same numbers to the bit.
+// Compares a network on several ranks, which have a device each or share one, with the same network
+// on one rank. With Way::kStreams the results are equal to the bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::Pointwise;
 
-// Holds the contexts of the stand-in's devices; HOSTGPU_DEVICES says how many there are.
+// Holds a context for each device of the stand-in. HOSTGPU_DEVICES is the number of devices.
 class Devices {
  public:
   Devices() {
@@ -72,9 +72,9 @@ class DeviceRanks : public ::testing::Test {
     return passes;
   }
 
-  // Calls compare(passes, passes on one rank) for passes on 2 to 5 ranks, with three pairs of a
-  // coarse operator and a start. In every second case the ranks share one device, in the others
-  // each rank has its own. If blocks run side by side, all states are kept.
+  // Calls compare(passes, passes on one rank) for 2 to 5 ranks, with three combinations of coarse
+  // operator, storage and start. In every second case the ranks share a device; otherwise each has
+  // a device. With Way::kGrouped, all states are kept.
   template <typename Compare>
   void CompareRanks(Way way, const WeightedChain& net, NetworkSettings settings,
                     const Compare& compare) {
@@ -95,7 +95,7 @@ class DeviceRanks : public ::testing::Test {
       for (int ranks = 2; ranks <= 5; ++ranks) {
         for (const int distributed : {1, 2}) {
           settings.distributed = distributed;
-          if (distributed == 2 && ranks > 2) continue;  // 11 coarse layers have only two blocks
+          if (distributed == 2 && ranks > 2) continue;  // level 1 has only two blocks (11 layers)
           const bool share = (ranks + distributed) % 2 == 0;
           SCOPED_TRACE(std::to_string(ranks) + " ranks, " + NameOf(solve.coarse) +
                        ", distributed " + std::to_string(distributed));
@@ -141,7 +141,7 @@ TEST_F(DeviceRanks, OneLayerAfterTheOtherIsSerialPropagation) {
   }
 }
 
-// The adjoints are so small that half precision represents them only if they are scaled.
+// The adjoints are so small that half precision can represent them only if they are scaled.
 TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   const WeightedChain net = DrawCase(42, {.steps = 16, .channels = 2, .extent = 4}).chain;
   const NetworkSettings settings = SettingsOf(net);
@@ -150,8 +150,8 @@ TEST_F(DeviceRanks, InHalfPrecisionAllScaleAlike) {
   EXPECT_TRUE(test::Must(Run(3, Way::kStreams, false, net, settings, half)) == alone);
 }
 
-// The blocks of a rank run side by side. The number of blocks may change the engine, and so the
-// rounding.
+// With kGrouped, the blocks of a rank run in one call. The number of blocks may decide which engine
+// cuDNN uses, and so the rounding.
 TEST_F(DeviceRanks, SideBySideTheyComeToTheSameStates) {
   std::mt19937_64 random(45);
   for (const int batch : {1, 2}) {
@@ -182,7 +182,7 @@ TEST_F(DeviceRanks, WhatThreadsCannotRecordIsRefusedByAll) {
   }
 }
 
-// A rank fails while others wait for its states, in host code and on their streams.
+// Rank 1 fails while other ranks wait for its states, in host code and on their streams.
 TEST_F(DeviceRanks, OneThatFailsEndsAll) {
   const WeightedChain net = DrawCase(44, {.steps = 32, .channels = 2, .extent = 4}).chain;
   for (const bool share : {false, true}) {

@@ -1,6 +1,6 @@
 // Compares chains, their adjoints and gradients on the stand-in's device with the reference on the
-// host. Both begin with numbers that are rounded to single precision, so every difference arises on
-// the device.
+// host. The host's numbers are rounded to single precision first, so every difference arises on the
+// device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,12 +37,12 @@ struct BothWays {
   std::vector<double> last;   // u_N
   std::vector<double> first;  // lambda_0
   std::vector<double> gradient;
-  std::vector<double> residuals;  // of the forward solve, then of the backward one
+  std::vector<double> residuals;  // of the forward solve, then of the backward solve
 
   bool operator==(const BothWays&) const = default;
 };
 
-// Appends the residuals that were measured.
+// Appends the residuals that `solved` has measured, which are not NaN.
 void AppendResiduals(const Result<Solution>& solved, std::vector<double>& residuals) {
   ASSERT_TRUE(solved.ok()) << solved.message();
   std::copy_if(solved->residuals.begin(), solved->residuals.end(), std::back_inserter(residuals),
@@ -83,8 +83,8 @@ struct SolvedDevice : DeviceStage {
   }
 };
 
-// Calls kRanks, one of cuDNN's functions that rank algorithms, and leaves only algorithm 0,
-// implicit GEMM, in the ranking.
+// Replaces kRanks, a function of cuDNN that ranks algorithms. Leaves only algorithm 0, implicit
+// GEMM, in the ranking.
 template <auto kRanks, typename Handle, typename A, typename B, typename C, typename D,
           typename Performance>
 cudnnStatus_t OneEngine(Handle handle, A a, B b, C c, D d, int, int* found,
@@ -100,8 +100,8 @@ cudnnStatus_t OneEngine(Handle handle, A a, B b, C c, D d, int, int* found,
   return status;
 }
 
-// Each of about 40 steps sums 9 * 4 products and rounds its state by up to 2^-24. Rounding may also
-// change relu's slope where the slope jumps.
+// A tolerance for about 40 steps. Each sums 9 * 4 products and rounds its state by up to 2^-24.
+// Rounding may also change relu's slope near the point where the slope jumps.
 constexpr double kRounding = 1e-5;
 
 void ExpectNear(const BothWays& found, const BothWays& expected, double tolerance) {
@@ -117,8 +117,8 @@ void ExpectNear(const BothWays& found, const BothWays& expected, double toleranc
   }
 }
 
-// Expects that forward and backward solves on the device, in every way, give the host's results.
-// RecordedCyclesChangeNoBit tests recorded cycles.
+// Expects that forward and backward solves on the device give the host's results, with each Way and
+// without recording. RecordedCyclesChangeNoBit tests recorded cycles.
 void ExpectTheHosts(const DeviceTarget& target, const WeightedChain& chain,
                     const SolveSetting& setting, const std::vector<double>& last, int cycles) {
   SolveOptions options = {.start = setting.levels == 0 ? Start::kNested : Start::kBroadcast,
@@ -133,7 +133,7 @@ void ExpectTheHosts(const DeviceTarget& target, const WeightedChain& chain,
   }
 }
 
-// Returns nets of each kind of step that does not pool, and nets of several kinds in a row.
+// Returns shapes of nets: one for each kind of step that does not pool, and some that mix kinds.
 std::vector<NetShape> NetsOfAllKinds(planner::ActivationKind activation) {
   constexpr StepKind kInPlane[] = {StepKind::kConvolution, StepKind::kTwoConvolutions,
                                    StepKind::kGroups, StepKind::kPreActivation};
@@ -172,7 +172,8 @@ TEST_F(DeviceChains, StepsOfEveryKindAreTheHosts) {
   }
 }
 
-// The gradient of these norms is 0 on the host and on the device, so both descend without them.
+// The steps begin with frozen norms that have no trained scale and shift. Host and device must both
+// return zeros as the gradient of these norms.
 TEST_F(DeviceChains, NormsWithoutScaleAndShiftAreTheHosts) {
   std::mt19937_64 random(24);
   const std::vector<planner::Operator> step = {
@@ -229,8 +230,8 @@ TEST_F(DeviceChains, RecordedCyclesChangeNoBit) {
       if (way == Way::kGrouped && storage == Storage::kCPoints) continue;
       SolvedDevice one(target, chain, setting, {way, Launch::kEach});
       SolvedDevice other(target, chain, setting, {way, Launch::kGraph});
-      // The first solve records cycles, and the others replay them. From the second solve on, the
-      // solver also has the adjoint's memory.
+      // The first solve records cycles, and the others replay them. The first solve also
+      // allocates the adjoint's memory, which the others then have from the start.
       for (int solve = 0; solve < 3; ++solve) {
         SCOPED_TRACE(std::string(NameOf(way)) + ", solve " + std::to_string(solve));
         EXPECT_TRUE(other.Solve(chain, last, {.cycles = 4}) ==
@@ -256,7 +257,8 @@ TEST_F(DeviceChains, LanesAndStorageChangeNoBit) {
   }
 }
 
-// With only one engine, groups that are computed together have the same bits as each of them alone.
+// If cuDNN offers only one engine, groups that are computed in one call have the same bits as
+// groups that are computed alone.
 TEST_F(DeviceChains, SideBySideIsBlockByBlockBitForBitWithOneEngine) {
   cudnn::Functions one_engine = functions;
   one_engine.cudnnGetConvolutionForwardAlgorithm_v7 =
@@ -328,13 +330,13 @@ TEST_F(DeviceChains, ANetworksGradientIsTheHosts) {
       test::Must(RunOn(1, net, settings, nullptr, [&](int) { return &solvers; }));
   EXPECT_LT(RelativeError(device.output, host.output), kRounding);
   EXPECT_LT(RelativeError(device.gradient, host.gradient), kRounding);
-  // Each of four solves makes all cycles. It has a residual before each cycle and after the last,
-  // and the norm of its largest state.
+  // Each of four solves runs all cycles. It reports a residual before each cycle and after the last
+  // one, and the norm of its largest state.
   EXPECT_EQ(device.residuals.size(), 4u * (settings.backward.cycles + 2));
   EXPECT_EQ(device.outcomes, host.outcomes);
 }
 
-// The second solve begins with the states of the first solve, except for its own first state u0.
+// The second solve begins with the states of the first solve, except for u0, which is new.
 TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   std::mt19937_64 random(33);
   const WeightedChain chain = DrawnChain({.steps = 43, .extent = 4}, random, 1, std::nullopt, 2);
@@ -365,9 +367,9 @@ TEST_F(DeviceChains, StartsFromThePreviousStatesAsTheHostDoes) {
   }
 }
 
-// The host descends along the gradients that the device has computed. So the device's weights may
-// differ from the host's only because the device descends in single precision, whatever the
-// precision of the weights.
+// The host descends along the gradients that the device has computed. So the weights of host and
+// device may differ only by rounding in the descent, which the device computes in single precision
+// for weights of any precision.
 TEST_F(DeviceChains, DescendsInSinglePrecisionAsTheHostWould) {
   const auto [chain, by_last] = DrawCase(34, {.steps = 43, .extent = 4}, 2);
   const SolveSetting setting = {.coarsening = {4}, .levels = 3, .h = 1.0 / 43};
@@ -414,8 +416,8 @@ CUresult CountedDownload(void* to, CUdeviceptr from, size_t bytes, CUstream stre
 }
 
 // A solve that measures no residual uploads only the first state. It downloads the last state and,
-// at the start and at the end, the states whose norms it reports. Training steps move no other
-// data.
+// at its start and its end, the states for the norm of the largest state. A training step moves no
+// other data.
 TEST_F(DeviceChains, SolvesMoveNoWeights) {
   const WeightedChain chain = DrawCase(35, {.steps = 16, .extent = 4}).chain;
   cuda::Driver driver = *target.driver;
@@ -426,7 +428,7 @@ TEST_F(DeviceChains, SolvesMoveNoWeights) {
   const DeviceTarget counted = {&driver, &functions, context};
   const SolveOptions options = {.cycles = 1, .measures_cycles = false};
   const size_t state_bytes = chain.first.size() * sizeof(float);
-  constexpr int kPoints = 16 / 4 + 1;  // the ends of blocks, for which norms of states are reported
+  constexpr int kPoints = 16 / 4 + 1;  // ends of blocks, whose norms give the largest state
   const size_t returned_bytes = (1 + 2 * kPoints) * state_bytes;
   std::vector<double> last(chain.first.size());
   for (const WayAndLaunch& run : kWaysAndLaunches) {
@@ -456,7 +458,7 @@ TEST_F(DeviceChains, TheCoarseOperatorFollowsFromWhatIsMeasured) {
   EXPECT_EQ(FittingOperator(2.1), CoarseOperator::kInject);
   EXPECT_EQ(FittingOperator(4), CoarseOperator::kInject);
   const DeviceSolvers solvers(target, {.way = Way::kStreams});
-  // The operator is not measured for a block of more than half of the stage.
+  // With blocks of more than half of the stage, nothing is measured.
   EXPECT_EQ(solvers.MeasureOperator(chain.chain, chain.stage(), 1, 9), CoarseOperator::kInject);
   const CoarseOperator measured = solvers.MeasureOperator(chain.chain, chain.stage(), 1, 4);
   EXPECT_TRUE(measured == CoarseOperator::kInject || measured == CoarseOperator::kSum);
@@ -497,14 +499,15 @@ TEST_F(DeviceChains, CPointsAloneAreOfLanes) {
   EXPECT_EQ(refused.message(),
             "--storage c-points: --way grouped keeps all states, side by side; streams is "
             "expected");
-  // If no way is named, kStreams is the only one that this stage allows.
+  // Without a named way, the solver takes kStreams, the only way with which only C-points are kept.
   DeviceSolvers solvers(target, {.lanes = 2});
   ASSERT_TRUE(solvers.Make(stage.ToSolve()).ok());
   EXPECT_EQ(solvers.chosen().measured.size(), 1U);
   EXPECT_EQ(solvers.chosen().way, Way::kStreams);
 }
 
-// A way or launch that is not named is measured, or follows from what can be recorded.
+// If the setting names no way, the ways that fit the stage are measured. If it names no launch, the
+// launch is kGraph unless cycles cannot be recorded.
 TEST_F(DeviceChains, WayAndLaunchFitTheStage) {
   const WeightedChain chain = DrawCase(37, {.steps = 16, .extent = 4}).chain;
   AloneStage alone(chain, {.coarsening = {4}, .h = 1.0 / 16});

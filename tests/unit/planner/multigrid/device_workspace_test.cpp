@@ -19,8 +19,8 @@ namespace {
 
 using DeviceWorkspace = test::DeviceTest;
 
-// Returns the algorithms of a forward convolution of the chain as a desirable set. An algorithm's
-// time is its place in cuDNN's ranking.
+// Returns the algorithms of a forward convolution of the chain as a desirable set. The time of an
+// algorithm is its index in cuDNN's ranking.
 planning::DesirableConfigurations RankedChoices(const DeviceTarget& target,
                                                 const ChainShape& shape) {
   const int pad = shape.window / 2;

@@ -13,19 +13,19 @@ namespace ucudnn::multigrid {
 struct DigitNetShape {
   int steps = 32;
   int channels = 2;
-  int extent = 4;  // of the images and of all maps
+  int extent = 4;  // rows and columns of the images and of all maps
   int classes = 3;
 };
 
-// Returns a network of a 3 x 3 convolution with ReLU, steps u + relu(K * u + b), a fully connected
-// layer and softmax.
+// Returns a network with a 3 x 3 convolution and ReLU, steps u + relu(K * u + b), a fully connected
+// layer and a softmax.
 ResidualChain DigitNet(const DigitNetShape& shape);
 
 // Returns a network whose stages have 19, 6 and 3 residual steps, for images of 6 x 6 pixels and
 // five classes. Weights are drawn, and the mini-batch has two images.
 WeightedChain DrawnStages();
 
-// Draws images. All images of a class share a pattern, and each image has its own noise.
+// Returns `count` random images. All images of a class share a pattern, and each has its own noise.
 Examples DigitExamples(const DigitNetShape& shape, int count, uint64_t seed);
 
 }  // namespace ucudnn::multigrid

@@ -41,10 +41,10 @@ NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
     options->cycles = OneOf(random, {1, 2, 3});
     if (random() % 4 != 0) continue;
     options->tolerance = 1e-9;
-    options->cycles = OneOf(random, {3, 40});  // some converge, others end serially
+    options->cycles = OneOf(random, {3, 40});  // 3 may be too few to converge: then serial
     if (random() % 2 == 0) options->scale = ResidualScale::kLargestState;
   }
-  // 0 lets the solver choose the number of levels, and replaces a drawn number that does not fit.
+  // With 0 levels the solver chooses the number of levels. Uses 0 if the drawn number does not fit.
   settings.levels = OneOf(random, {0, 0, 2, 3});
   if (!Hierarchy::Make(steps, settings.coarsening, settings.levels).ok()) settings.levels = 0;
   return settings;
@@ -75,8 +75,8 @@ TEST(Distributed, AnyNumberOfRanksGivesTheSameBits) {
   EXPECT_GT(solved, 50);
 }
 
-// Counts messages of one state that a rank sends to the next rank, to the one before, and to
-// others.
+// Counts the messages of exactly one state that a rank sends: to the next rank (`onwards`), to the
+// previous rank (`back`), and to other ranks.
 class CountingPeers : public SomePeers {
  public:
   CountingPeers(Peers& three, size_t state_size)
@@ -94,8 +94,8 @@ class CountingPeers : public SomePeers {
   size_t state_size_;
 };
 
-// Two passes, each with a forward and a backward solve of two cycles, run on 64, 16 and 4 layers,
-// with FCF on the first level and FCFCF on the second.
+// The levels have 64, 16 and 4 layers, with FCF on the first and FCFCF on the second. There are two
+// forward and two backward solves of two cycles each.
 TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   constexpr int kRanks = 3;
   constexpr int kCycles = 2;
@@ -119,19 +119,19 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   ASSERT_TRUE(passes.ok()) << passes.message();
   constexpr int kSolves = 2;  // in each direction
   constexpr int kOfCycles = kSolves * kCycles * (1 + 2);
-  // In each direction the first solve begins with a broadcast to all ranks, the second with the
-  // states of the first.
+  // The first forward solve and the first backward solve begin with a broadcast to all ranks. The
+  // second ones begin with the states of the first.
   constexpr int kBroadcast = 1;
   EXPECT_EQ(counting[0]->onwards, kOfCycles + kBroadcast);
   EXPECT_EQ(counting[1]->onwards, kOfCycles);
   EXPECT_EQ(counting[2]->back, kOfCycles + kBroadcast);
-  // Rank 0 has two layers of the gathered level, and ranks 1 and 2 have one each. In every cycle
-  // ranks 1 and 2 send their layer's right-hand side to rank 0. Once for each adjoint solve they
-  // also send the state at which their layer is linearised.
+  // Rank 0 solves the last level, which has 4 layers: two of rank 0 and one each of ranks 1 and 2.
+  // In every cycle ranks 1 and 2 send the right-hand side of their layer to rank 0. Once for each
+  // adjoint solve they also send the state at which their layer is linearised.
   constexpr int kRightSides = kSolves * kCycles;
   EXPECT_EQ(counting[1]->back, kOfCycles + 2 * kRightSides + kSolves);
-  // The adjoint begins on rank 2. In each of its cycles rank 2 sends the first state and a
-  // right-hand side in one message. Rank 0 answers with one state. All other answers of rank 0 have
+  // The adjoint begins on rank 2. So in its cycles rank 2 sends the first state and a right-hand
+  // side in one message, and rank 0 answers with one state. In all other cases rank 0 answers with
   // two states. Messages of two states are not counted.
   EXPECT_EQ(counting[2]->other, kBroadcast + kRightSides + kSolves);
   EXPECT_EQ(counting[0]->other, kBroadcast + kSolves * kCycles);
@@ -183,8 +183,8 @@ TEST(Distributed, DrawnWeightsAreThoseOfOneRank) {
   }
 }
 
-// kirby-2b has 4,097 convolutions. Its 15 fully connected layers hold nearly all of its two billion
-// parameters, and are too few for two levels.
+// kirby-2b has 4,097 convolutions and 15 fully connected layers. Nearly all of the two billion
+// parameters belong to the fully connected layers.
 TEST(Distributed, NoRankHasTheParametersOfAll) {
   const ResidualChain chain =
       *MakeResidualChain(*planner::LoadNetwork("kirby-2b"), BatchNorms::kRefused);
@@ -198,18 +198,18 @@ TEST(Distributed, NoRankHasTheParametersOfAll) {
     parameters[placement.owners[id]] += counts.weights + counts.bias;
   }
   EXPECT_EQ(std::accumulate(parameters.begin(), parameters.end(), int64_t{0}), 2'071'328'150);
-  // A rank has four of the fully connected layers, and a quarter of all other parameters.
+  // A rank has at most four of the fully connected layers, and a quarter of all other parameters.
   constexpr int64_t kFullyConnected = 11520 * 11521;
   constexpr int64_t kMost = 4 * kFullyConnected + (1 << 25);
   for (const int64_t of_rank : parameters) EXPECT_LT(of_rank, kMost);
 }
 
-// Two ranks have 8 of 16 steps each, in blocks of 4. The first rank also has the 4 steps of the
-// coarse level. Each rank keeps 15 states: its first state, 2 C-points, its last state, 2 coarse
-// states with their right sides, 3 states for each of 2 lanes, and the first state that a solve is
-// given. The rank that is behind the other has 2 first states more. The coarse level has 15 states:
-// 5 states, 4 right sides, and 3 states for each lane. In training, each lane has 3 F-points for
-// each direction, and the coarse level has 4 states at which it is linearised.
+// Two ranks have 8 of 16 steps each, in blocks of 4. Each rank keeps 15 states: its first state, 2
+// C-points, its last state, 2 coarse states with their right sides, 3 states for each of 2 lanes,
+// and the first state that a solve is given. The rank that receives states from the other one keeps
+// 2 more. Rank 0 also has the coarse level with 15 states: 5 states, 4 right sides, and 3 states
+// for each lane. In training, each lane has 3 F-points for each direction, and the coarse level has
+// 4 states at which it is linearised.
 TEST(Distributed, ARanksStatesAreCounted) {
   const WeightedChain net = DrawCase(1, {.steps = 16, .channels = 2, .extent = 3}).chain;
   NetworkSettings settings;
@@ -230,7 +230,7 @@ TEST(Distributed, ARanksStatesAreCounted) {
   EXPECT_EQ(states(1, Passes::kForwardAndBackward), 17 + 15 + kFPoints);
 }
 
-// After a state that is not finite, all ranks end serially.
+// One rank finds a state that is not finite. Then all ranks must end in serial propagation.
 TEST(Distributed, AllRanksFallBackToSerialPropagationTogether) {
   const WeightedChain net = DrawCase(4, {.steps = 48, .channels = 2, .extent = 3}, 1, 3).chain;
   NetworkSettings settings;  // h is 1, so states grow without bound
@@ -288,8 +288,8 @@ class NotingExchange : public StateExchange {
   Log& log_;
 };
 
-// A rank must send the state at its boundary before it relaxes its other blocks. Only its first
-// block waits for the state that the rank receives, so that block is relaxed last.
+// In RelaxC, a rank must send the state at its boundary before it relaxes any block. Only its first
+// block needs the state that the rank receives, so the rank relaxes this block last.
 TEST(Distributed, BoundariesAreSentBeforeTheRestIsRelaxed) {
   const Hierarchy hierarchy = *Hierarchy::Make(8, {4}, 2);
   for (const bool is_reversed : {false, true}) {

@@ -52,8 +52,7 @@ std::vector<Operator> OperatorsOf(StepKind kind, const NetShape& shape) {
   return {};
 }
 
-// Draws weights of such a size that, with a gain of 1, the layer's output is about as large as its
-// input.
+// Draws weights for a layer. With a gain of 1, the layer's output is about as large as its input.
 NodeWeights DrawWeights(const HostLayer& layer, std::mt19937_64& random, double gain) {
   const WeightCounts counts = WeightCountsOf(layer);
   int64_t outputs = layer.output.c;

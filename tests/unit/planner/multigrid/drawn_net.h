@@ -21,7 +21,7 @@ enum class StepKind {
 constexpr int kStepKinds = 7;
 
 struct NetShape {
-  std::vector<StepKind> kinds;  // one for each step; fully connected ones require an extent of 1
+  std::vector<StepKind> kinds;  // by step; kFullyConnected and kBottleneck require an extent of 1
   int channels = 2;             // must be even
   int extent = 3;
   planner::ActivationKind activation = planner::ActivationKind::kTanh;
@@ -41,13 +41,13 @@ std::string TextOf(const NetShape& shape);
 
 struct DrawnSolve {
   Hierarchy hierarchy;
-  SolveSetting setting;  // of this hierarchy; `coarse` and `h` are not drawn
-  SolveOptions options;  // one unmeasured cycle from a broadcast, without tolerance
+  SolveSetting setting;  // settings of `hierarchy`; `coarse` and `h` are not drawn
+  SolveOptions options;  // of one cycle from a broadcast, without residuals and tolerance
 
   std::string Text() const;
 };
 
-// Draws 4 to `most_steps` layers and at least two levels. The factors of coarsening need not divide
+// Draws 4 to `most_steps` layers and at least two levels. The coarsening factors need not divide
 // the number of layers.
 DrawnSolve DrawSolve(std::mt19937_64& random, int most_steps);
 

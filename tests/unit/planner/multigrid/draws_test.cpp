@@ -1,6 +1,6 @@
 // Tests nets and options that are drawn at random. Each solve must reach the result of serial
-// propagation. The number of lanes may not change a bit of the result. The storage may change it
-// only if the first relaxation is skipped.
+// propagation. No bit of the result may depend on the number of lanes. Bits may depend on the
+// storage only if the first relaxation is skipped.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ Draw DrawOne(std::mt19937_64& random) {
   draw.shape = DrawNetShape(random, steps);
   draw.gain = 0.25 * DrawNumber(random, 2, 4);
   constexpr CoarseOperator kOperators[] = {CoarseOperator::kInject, CoarseOperator::kSum};
-  // The time T = h * steps is at most 3, or up to 48 in one of eight draws. Some solves of such
-  // long times are given up.
+  // The time T = h * steps is at most 3, but in one of eight draws up to 48. Solves of such long
+  // times may be given up.
   const int stretch = DrawNumber(random, 0, 7) == 0 ? 16 : 1;
   draw.solve.setting.coarse = kOperators[DrawNumber(random, 0, 1)];
   draw.solve.setting.h = 0.25 * DrawNumber(random, 1, 12) * stretch / steps;
@@ -62,22 +62,22 @@ double ResidualOf(const Draw& draw, const Solution& solution) {
   return solution.residuals.back() * (is_relative ? solution.largest_state : 1);
 }
 
-// Bounds the rounding error of all steps. Each step rounds at most 36 products and sums, and an
-// activation.
+// Returns a bound on the rounding error of all steps. Each step rounds at most 36 products and
+// sums, and an activation.
 double RoundingOf(const DenseChain& dense, const Solution& solution) {
   return 40 * 0x1p-53 * dense.steps() * solution.largest_state;
 }
 
-// Bounds how far the last state may be from the exact one: each residual of a C-point and each
-// rounding error grows with the steps that follow it.
+// Returns a bound on the error of the last state. The residuals of C-points and the rounding errors
+// add up, and grow by at most dense.Growth() in the steps that follow.
 double BoundOfError(const DenseChain& dense, const Draw& draw, const Solution& solution) {
   const int blocks = draw.solve.hierarchy.level(0).blocks();
   return dense.Growth() *
          (std::sqrt(blocks) * ResidualOf(draw, solution) + RoundingOf(dense, solution));
 }
 
-// Returns the largest difference between a state and the one that dense matrices compute from the
-// previous state. It uses neither the solver's code nor the host's layers.
+// Returns the largest difference between a state and the result of `dense` for the previous state.
+// Uses neither the solver's code nor the host's layers.
 double DenseResidual(const DenseChain& dense, const std::vector<Vector>& states, int batch) {
   double largest = 0;
   for (int step = 0; step < dense.steps(); ++step) {
@@ -135,7 +135,7 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
       ASSERT_LE(error * norm, BoundOfError(dense, draw, solved));
       ASSERT_LE(DenseResidual(dense, states, chain.batch),
                 ResidualOf(draw, solved) + RoundingOf(dense, solved));
-      // BoundOfError takes the worst case of each step, and is far too large for a short net.
+      // BoundOfError assumes the worst case in each step. So a fixed bound is closer if T is short.
       const bool is_short = draw.solve.setting.h * draw.solve.hierarchy.level(0).steps <= 3;
       if (is_short) {
         ASSERT_LE(error, 1e-7);
@@ -150,8 +150,8 @@ TEST(Draws, ReachWhatSerialPropagationGives) {
     ExpectTheSameWithOtherLanesAndStorage(chain, draw, states, solved);
     if (HasFatalFailure()) return;
   }
-  // All three outcomes must occur. Many solves of short nets are direct, because relaxation is
-  // often exact before the residual shows convergence.
+  // Solves must be given up, end directly, and converge, each often enough. Many solves of short
+  // nets are direct, because relaxation is exact before the residual shows convergence.
   EXPECT_GT(given_up, 0);
   EXPECT_LT(given_up, draws / 10);
   EXPECT_GT(direct, draws / 4);

@@ -1,6 +1,6 @@
-// Tests the solver on chains without rounding (ring_chain.h): the solution is a fixed point of
-// cycles, relaxation makes blocks exact after a known number of cycles, and each layer is stepped
-// through a known number of times.
+// Tests the solver on chains without rounding (ring_chain.h). The solution is a fixed point of
+// cycles, relaxation makes blocks exact after a known number of cycles, and each layer is computed
+// a known number of times.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -76,7 +76,7 @@ TEST(ExactSolve, RelaxationIsExactAfterAsManyCyclesAsItHasBlocksToPass) {
   }
 }
 
-// The options are random, with several numbers of levels and cycles, and both starts.
+// Tests random options, numbers of levels and cycles, and both starts.
 TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
   std::mt19937_64 random(2);
   for (uint64_t draw = 0; draw < 200; ++draw) {
@@ -97,10 +97,10 @@ TEST(ExactSolve, DirectMeansExactAndIsSaidAsSoonAsItIs) {
       ASSERT_LE(cycles, blocks);
       if (is_exact) ++exact_before;
     }
-    // A solve is reported as direct after a certain number of cycles. A first cycle that skips its
-    // relaxation does not count among them, but it makes a block exact nevertheless if F-points are
-    // computed from their C-points. So a solve may be exact one cycle before its outcome is
-    // kDirect.
+    // The outcome is kDirect after a certain number of cycles with relaxation. A first cycle that
+    // skips its relaxation does not count. It nevertheless makes a block exact if F-points are
+    // computed from their C-points (`follows`). Then a solve may be exact one cycle before its
+    // outcome is kDirect.
     const bool follows =
         drawn.options.start == Start::kNested || drawn.setting.storage == Storage::kCPoints;
     ASSERT_LE(exact_before, drawn.options.skips_first_down && follows ? 1 : 0);
@@ -145,7 +145,8 @@ TEST(ExactSolve, ASystemHasAsManyStatesAsItSaysInAdvance) {
   }
 }
 
-// Adds the steps that a cycle takes on level `number` and below, if no step is repeated needlessly.
+// Adds to `steps`, by level, the steps that a cycle needs on level `number` and on coarser levels.
+// If `is_relaxed`, the cycle begins with relaxed F-points.
 void AddCycle(const DrawnSolve& drawn, int number, bool is_relaxed, std::vector<int64_t>& steps) {
   const Level& level = drawn.hierarchy.level(number);
   if (number == drawn.hierarchy.coarsest()) {
@@ -172,7 +173,7 @@ std::vector<int64_t> CountedSteps(const DrawnSolve& drawn, int cycles) {
   RingSolve solve(drawn.hierarchy, 1, drawn.setting.storage, drawn.setting.lanes);
   SolveOptions options = drawn.options;
   options.cycles = cycles;
-  // Measuring the outcome takes one more step in each block.
+  // The options measure no residual, which would need one more step in each block.
   EXPECT_TRUE(solve.Solve(options).ok());
   std::vector<int64_t> counted;
   for (int level = 0; level < drawn.hierarchy.levels(); ++level) {
@@ -197,7 +198,7 @@ TEST(ExactSolve, ACycleStepsThroughEachLayerAsOftenAsItMust) {
   EXPECT_GT(counted, 20);
 }
 
-// With F on two levels, a cycle takes N steps of fine layers, and two steps of each coarse layer.
+// With F on two levels, a cycle computes each fine layer once and each coarse layer twice.
 TEST(ExactSolve, ATwoLevelCycleOfFStepsOnceThroughTheNet) {
   for (const Storage storage : {Storage::kAll, Storage::kCPoints}) {
     DrawnSolve drawn = Two(128, 8, 0);

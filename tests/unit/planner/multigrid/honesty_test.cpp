@@ -1,5 +1,5 @@
-// Tests the outcome that a solve reports: converged to a tolerance or to rounding, ended early,
-// direct, or given up and ended serially. A solve must never return a wrong answer.
+// Tests that the outcome which a solve reports is true. The outcomes are: converged to the
+// tolerance or to rounding, ended early, direct, or given up and ended by serial propagation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr ResidualScale kAbsolute = ResidualScale::kAbsolute;
 constexpr ResidualScale kRelative = ResidualScale::kLargestState;
 
-// Expects that the numbers are equal, or both NaN.
+// Expects that each pair of numbers is equal, or that both are NaN.
 void ExpectSameStates(const std::vector<double>& a, const std::vector<double>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -91,7 +91,7 @@ TEST(Honesty, WhoWatchesSeesTheResidualOfEachCycle) {
   for (const double residual : residuals) EXPECT_TRUE(std::isnan(residual));
 }
 
-// The time is T = 50. The first cycles hardly lower the residual, but the solve is not given up.
+// T is 50. Although the first cycles hardly lower the residual, the solve must not be given up.
 TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   for (const double tolerance : {1e-9, 1e-14}) {
@@ -99,12 +99,12 @@ TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
     const Solution solved =
         test::Must(solve.Solve({.tolerance = tolerance, .scale = kRelative, .cycles = 30}));
     EXPECT_EQ(solved.outcome, Outcome::kConverged);
-    EXPECT_LT(solved.cycles, 32);  // a direct solve takes 32 cycles
+    EXPECT_LT(solved.cycles, 32);  // after 32 cycles the solve would be direct
     EXPECT_GT(solved.largest_state, 1e7);
     EXPECT_LE(solved.residuals.back(), tolerance);
-    // The last state is the largest one. Its error adds up from at most 64 residuals, each within
-    // the tolerance. Errors of early blocks would grow with the states, but relaxation has made
-    // these blocks exact.
+    // The error of the last state, which is the largest, adds up from at most 64 residuals within
+    // the tolerance. Early blocks, whose errors would grow most, have been made exact by
+    // relaxation.
     EXPECT_LT(RelativeError(solve.Last(), solve.Serial().back()), 64 * tolerance);
   }
 }
@@ -144,7 +144,7 @@ TEST(Honesty, AStateBehindTheLastCPointThatIsNotFiniteIsSeen) {
   }
 }
 
-// Solves with u -> factor * u on one number. Fine and coarse steps have factors of their own.
+// Returns a solve whose states are one number u. A fine step is fine * u, a coarse step coarse * u.
 template <typename Number = double>
 VectorSolve<Number> Scaling(const Hierarchy& hierarchy, double fine, double coarse) {
   return VectorSolve<Number>(hierarchy, {Number{1}},
@@ -153,7 +153,7 @@ VectorSolve<Number> Scaling(const Hierarchy& hierarchy, double fine, double coar
                              });
 }
 
-// With this factor of coarse steps, errors grow by the factor 1.5 in each block.
+// A factor of coarse steps with which errors grow by the factor 1.5 in each block.
 constexpr double kUnstable = -1.5;
 
 TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
@@ -171,8 +171,8 @@ TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {
   EXPECT_EQ(solve.Last(), near);
 }
 
-// The fine steps of a block multiply by 0.9, a coarse step by 0.3. With F-relaxation alone, each
-// cycle then multiplies the error by (0.9 - 0.3) / (1 - 0.3).
+// The four fine steps of a block together multiply by 0.9, a coarse step by 0.3. With F-relaxation
+// only, each cycle then multiplies the error by (0.9 - 0.3) / (1 - 0.3).
 TEST(Honesty, AResidualThatFallsSlowlyIsGivenUpAfterThreeJudgedCycles) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(1024, {4}, 2), std::pow(0.9, 0.25), 0.3);
   SolveOptions options = {.c_sweeps = {0}, .tolerance = 1e-9, .cycles = 100};
@@ -220,8 +220,8 @@ TEST(Honesty, ATailThatRelaxationMakesExactIsDirectNotConverged) {
   EXPECT_EQ(test::Must(solve.Solve({})).outcome, Outcome::kDirect);
 }
 
-// Relaxation makes each block exact up to its rounding error. The coarse operator multiplies this
-// error by 1.5 in each later block: for the first of the 80 blocks, by more than 1e13.
+// Relaxation makes each block exact up to a rounding error. The coarse operator multiplies this
+// error by 1.5 in each later block. Over 80 blocks this is more than 1e13.
 TEST(Honesty, DirectIsNotSaidWhereTheCoarseOperatorAmplifiesRounding) {
   VectorSolve<double> solve = Scaling(*Hierarchy::Make(320, {4}, 2), 0.9, kUnstable);
   const Solution solved = test::Must(solve.Solve(
@@ -256,7 +256,7 @@ TEST(Honesty, FloatsFloorAndAreConvergedToRounding) {
   EXPECT_EQ(solved.outcome, Outcome::kRounding);
   EXPECT_EQ(solved.fallback, "");
   EXPECT_LT(solved.cycles, 12);
-  // 64 C-points and the first state, each of norm 8, are rounded.
+  // The bound is for the rounding of 65 states of norm 8: 64 C-points and the first state.
   EXPECT_LT(solved.residuals.back(), 0x1p-24 * 8.5 * std::sqrt(65));
   EXPECT_GT(solved.residuals.back(), 5e-7);
 }
@@ -275,8 +275,9 @@ TEST(Honesty, AToleranceBelowThePrecisionIsRefusedAtTheStart) {
   }
 }
 
-// The states at the start say nothing about the solution: they may come from a coarse operator that
-// diverges, or from an earlier solve of another system.
+// A tolerance is refused if the solution's states are too large for it. The states at the start do
+// not show this: they may come from a diverging coarse operator (kNested) or from an earlier solve
+// with another first state (kPrevious).
 TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   VectorSolve<double> nested = Scaling(*Hierarchy::Make(1024, {16}, 2), 0.5, -7);
   SolveOptions options = {.start = Start::kNested, .tolerance = 1e-9, .cycles = 30};
@@ -295,10 +296,9 @@ TEST(Honesty, AStartWithHugeStatesIsNoReasonToRefuseATolerance) {
   EXPECT_EQ(previous.Last(), previous.Serial().back());
 }
 
-// Element 0 of a state grows beyond 1e22, and the coarse level computes it exactly. Element 1
-// decays and is added to element 0; the coarse level computes element 1 wrongly, so the solve
-// converges slowly. Residuals of element 1 are negligible relative to the last state, but not
-// relative to the first states.
+// Element 0 of a state grows beyond 1e22. Element 1 decays and is added to element 0. The coarse
+// level computes element 0 exactly but element 1 wrongly, so the solve converges slowly. Residuals
+// of element 1 are negligible relative to the last state, but not relative to the first states.
 TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
   const auto step = [](int level, int, const auto& from, auto& to) {
     to = from;
@@ -314,8 +314,8 @@ TEST(Honesty, AStateThatGrowsDoesNotHideTheResidualsOfEarlyOnes) {
         solve.Solve({.c_sweeps = {0}, .tolerance = 1e-9, .scale = scale, .cycles = 100}));
     EXPECT_GT(solved.largest_state, 1e22);
     EXPECT_EQ(solved.fallback, "");
-    // An error of 1e-9 at each of 256 C-points is allowed, times 100 because errors of early
-    // C-points count more.
+    // Allows an error of 1e-9 at each of 256 C-points. The factor 100 is there because errors at
+    // early C-points grow in later steps.
     const double serial = solve.Serial().back()[0];
     EXPECT_LT(std::abs(solve.Last()[0] - serial), 256 * 100 * 1e-9 * serial);
   }
@@ -333,8 +333,7 @@ TEST(Honesty, AChainOfZerosConverges) {
   }
 }
 
-// A rise of the residual in the first cycle is common, so it must not count as a failure to
-// converge.
+// The first cycle often raises the residual. This must not count as a failure to converge.
 TEST(Honesty, AFirstCycleThatRaisesTheResidualIsNotHeldAgainstASolve) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   HostSolve solve(chain, {.coarsening = {16}, .h = 10.0 / 256});

@@ -1,6 +1,6 @@
-// Tests the reference layers on the host: forward passes against the definition, transposed
-// Jacobians and gradients against forward passes. Data are integers, so results of linear layers
-// are equal to the bit, except for averages, which are rounded.
+// Compares the reference layers on the host with the definitions of the layers, and transposed
+// Jacobians and gradients with forward passes. Data are integers, so results of linear layers are
+// equal to the bit. Only averages are rounded.
 #include "planner/multigrid/host/layers.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ Vector Sum(const Vector& a, const Vector& b, double factor = 1) {
 }
 Vector Difference(const Vector& a, const Vector& b) { return Sum(a, b, -1); }
 
-// Holds a layer with numbers for a batch of images.
+// A layer with weights, and with an input for kBatch images.
 struct Case {
   HostLayer layer;
   NodeWeights weights;
@@ -95,7 +95,7 @@ Vector ByDefinition(const Convolution& op, const Case& made) {
                       Repeated(made.weights.bias, layer.output, 0), made.x);
 }
 
-// Returns the largest or the mean of each window's pixels. The padding does not count.
+// Returns, for each window, the largest pixel or the mean of the pixels, without the padding.
 Vector ByDefinition(const Pooling& op, const Case& made) {
   const Shape& in = made.layer.input;
   Vector y;
@@ -170,7 +170,8 @@ std::vector<Shaped<Pooling>> Poolings() {
   return all;
 }
 
-// Sums are exact, and the layer and the definition each divide only once.
+// The results are equal to the bit: sums of integers are exact, and the layer and the definition
+// divide each sum only once.
 TEST(HostLayers, PoolingIsItsDefinition) {
   std::mt19937_64 random(2);
   for (const auto& [op, input] : Poolings()) {
@@ -208,8 +209,8 @@ std::vector<Case> LinearCases(std::mt19937_64& random) {
   return all;
 }
 
-// Returns cases of layers that are piecewise linear. Inputs differ so much from each other that a
-// change of 1 stays within a linear piece.
+// Returns layers that are piecewise linear. Input numbers differ so much from each other and from 0
+// that changes of 1 stay within a linear piece.
 std::vector<Case> PiecewiseLinearCases(std::mt19937_64& random) {
   std::vector<Case> all;
   const Shape plane = {1, 3, {1, 4, 2}, 2};
@@ -243,8 +244,8 @@ TEST(HostLayers, TransposedJacobiansAreTransposed) {
   }
 }
 
-// An average rounds each pixel's share of a window once, and no sum has more terms than the layer
-// has inputs and outputs.
+// The tolerance is for rounding: an average rounds each pixel's share of a window once, and no sum
+// has more terms than the layer has inputs and outputs.
 TEST(HostLayers, AveragesAreTransposedButForRounding) {
   std::mt19937_64 random(6);
   std::vector<Case> all = {MakeCase(planner::GlobalPooling{}, {1, 3, {1, 5, 3}, 2}, random)};
@@ -286,8 +287,8 @@ TEST(HostLayers, GradientsAreThoseOfForward) {
       const Vector lambda = Integers(random, made.out(), 7);
       const double change =
           Dot(lambda, Difference(made.Forward(moved, made.x), made.Forward(made.weights, made.x)));
-      // AddGradient adds to the numbers that `gradient` already has, and multiplies only what it
-      // adds by its factor.
+      // AddGradient adds to the numbers in `gradient` (100). Its factor (0.5) must multiply only
+      // what it adds.
       NodeWeights gradient = {Vector(weights, 100), Vector(bias, 100)};
       Vector scratch;
       AddGradient(made.Call(made.weights, scratch), made.x.data(), lambda.data(), 0.5, gradient);
@@ -314,7 +315,7 @@ TEST(HostLayers, ANanIsPassedOnByEveryLayerForward) {
   for (Case& made : all) {
     for (double& number : made.x) number = std::nan("");
     for (double& number : made.weights.weights) number = number == 0 ? 1 : number;
-    // A window that lies in the padding alone reads no NaN.
+    // Not all outputs need be NaN, because a window may lie completely in the padding.
     const Vector y = made.Forward(made.weights, made.x);
     EXPECT_TRUE(std::any_of(y.begin(), y.end(), [](double number) { return std::isnan(number); }))
         << TextOf(made.layer);

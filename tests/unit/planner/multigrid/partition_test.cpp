@@ -26,11 +26,11 @@ TEST(Partition, DistributesCoarseLevelsWhereMessagesAreCheap) {
   const Hierarchy hierarchy = *Hierarchy::Make(64, {4}, 3);  // 64, 16 and 4 layers
   const std::vector<double> costs(64, 1.0);
   EXPECT_EQ(MakePartition(hierarchy, 4, costs, {}, std::nullopt)->distributed, 3);
-  // One message to the device that has the coarse level, and one back, cost less than a message
-  // from each device to the next.
+  // Here it is cheaper to keep the coarse level on one device: a message to this device and one
+  // back cost less than a message from each device to the next.
   EXPECT_EQ(MakePartition(hierarchy, 4, costs, {.message = 4}, std::nullopt)->distributed, 2);
   EXPECT_EQ(MakePartition(hierarchy, 4, costs, {.message = 100}, std::nullopt)->distributed, 1);
-  // The coarser levels have fewer than 9 blocks, so they are not distributed.
+  // With 9 devices only level 0 is distributed, because the others have fewer than 9 blocks.
   EXPECT_EQ(MakePartition(hierarchy, 9, costs, {}, std::nullopt)->distributed, 1);
 }
 

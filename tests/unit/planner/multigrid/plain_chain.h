@@ -28,14 +28,14 @@ struct ChainShape {
   planner::ActivationKind activation = planner::ActivationKind::kRelu;
 };
 
-// Makes a chain whose steps have these operators, without opening or closing layers. The nodes of
-// step 2 are step2.0, step2.1, ... and step2.add.
+// Makes a chain without opening and closing layers. steps[i] has the operators of step i. For
+// example, the nodes of step 2 are step2.0, step2.1, ... and step2.add.
 ResidualChain ChainOfSteps(const planner::Input& images,
                            const std::vector<std::vector<planner::Operator>>& steps);
 // Makes a chain that applies u + act(K * u + b) `shape.steps` times.
 ResidualChain PlainChain(const ChainShape& shape);
 
-// Holds a chain with its numbers. `first` is u0.
+// A chain with its parameters and its first state u0.
 struct WeightedChain {
   ResidualChain chain;
   Parameters parameters;  // by node
@@ -44,24 +44,25 @@ struct WeightedChain {
 
   const Stage& stage() const { return std::get<Stage>(chain.sections[0]); }
   NodeWeights& step(int number) { return parameters[stage().steps[number].transformation.front()]; }
-  // Divides `weights` and `bias` into equal parts, one for the first node of each step, in order.
+  // Gives the first node of each step, in order, an equal part of `weights` and of `bias`.
   void SetSteps(const std::vector<double>& weights, const std::vector<double>& bias);
 };
 
 // Draws weights from N(0, gain^2 2 / (window^2 channels)), biases from N(0, 0.01) and the first
-// state from N(0, 1). Each step has weights of its own ("iid"), or weights are interpolated over
-// the depth from `knots` drawn ones.
+// state from N(0, 1). If `knots` is set, weights and biases are drawn for `knots` depths, and
+// interpolated between these. Otherwise they are drawn for each step ("iid").
 WeightedChain DrawnChain(const ChainShape& shape, std::mt19937_64& random, double gain = 1,
                          std::optional<int> knots = std::nullopt, int batch = 1);
 
-// Holds a drawn chain, and an adjoint of its last state.
+// A drawn chain, and a drawn adjoint of its last state.
 struct DrawnCase {
   WeightedChain chain;
   std::vector<double> last;
 };
 DrawnCase DrawCase(uint64_t seed, const ChainShape& shape, int batch = 1, double gain = 1);
 
-// Interpolates weights like numpy.interp, from `knots`, which has rows of `width` numbers.
+// Interpolates between the rows of `knots`, of `width` numbers each, as numpy.interp does. Returns
+// a row for each of `steps` steps.
 std::vector<double> Interpolated(const std::vector<double>& knots, int width, int steps);
 
 struct SolveSetting {
@@ -73,10 +74,10 @@ struct SolveSetting {
   int lanes = 1;
 };
 
-// Holds everything that a forward solve of a chain on the host needs. Must not be moved.
+// A forward solve of a chain on the host, with all objects that it needs. Must not be moved.
 class HostSolve {
  public:
-  // `chain` must outlive this object. A failure to make a part of it ends the test.
+  // `chain` must outlive this object. If the solver cannot be made, ends the test.
   HostSolve(const WeightedChain& chain, const SolveSetting& setting);
 
   Result<Solution> Solve(const SolveOptions& options) {
@@ -108,8 +109,8 @@ class HostSolve {
 };
 
 // Solves for lambda_0..lambda_N at the states of `forward`, which must not change while this object
-// is used. The object must not be moved. REQUIRES: `setting` is valid for the chain of `forward`,
-// since the results of making the solver's parts are not checked.
+// is used. Must not be moved. REQUIRES: `setting` is valid for the chain of `forward`. This is not
+// checked.
 class AdjointSolve {
  public:
   // `setting` equals the setting of `forward`, except that the storage may differ. `last` is
@@ -132,7 +133,7 @@ class AdjointSolve {
   std::optional<BlockSystem> system_;
 };
 
-// Returns all numbers of `parameters` in one row.
+// Returns all numbers of `parameters` in one vector.
 std::vector<double> Flat(const Parameters& parameters);
 
 // Returns |a - b| / |b| in the L2 norm.

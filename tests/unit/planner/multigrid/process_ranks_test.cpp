@@ -1,5 +1,5 @@
-// Tests that ranks in processes of their own compute the same bits as one process, and that all
-// other ranks name a rank that is killed or late. Heartbeats and all other times are short.
+// Tests that ranks in separate processes compute the same bits as one process. Also tests that the
+// errors of the other ranks name a rank that is killed or late. Timeouts are short.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using transport::Milliseconds;
 using transport::test::Child;
 using transport::test::Job;
 
-// Returns the numbers of a rank's gradient after two passes, as text that keeps all bits.
+// Returns the numbers of a rank's gradient after two passes, as text without loss of bits.
 Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   NetworkSettings settings;
   settings.batch = net.batch;
@@ -32,7 +32,7 @@ Result<std::string> BitsOf(Peers& peers, const WeightedChain& net) {
   PassResults passes;
   Parameters gradient;
   UCUDNN_RETURN_IF_ERROR(RunPasses(peers, net, settings, passes, gradient));
-  // A rank has the gradient of its own nodes alone, so each number is listed by one rank.
+  // A rank has the gradient only of its own nodes, so each number is in the text of one rank.
   std::ostringstream text;
   text << std::hexfloat;
   for (size_t id = 0; id < gradient.size(); ++id) {
@@ -48,7 +48,7 @@ void AddWords(const std::string& text, Numbers& numbers) {
   numbers.insert(std::istream_iterator<std::string>(words), {});
 }
 
-// Returns the numbers that `ranks` processes have computed.
+// Starts a process for each rank, and returns the numbers of all their gradients.
 Numbers NumbersOf(int ranks, const WeightedChain& net) {
   const Job job(ranks);
   std::vector<std::unique_ptr<Child>> children;
@@ -98,8 +98,8 @@ TEST(ProcessRanks, CarryMessagesOfAnyLength) {
   EXPECT_EQ(other.Heard(), "done");
 }
 
-// Returns the errors of ranks 0 and 1 while `harm` is done to rank 2. Rank 1 waits for rank 2, and
-// rank 0 waits for rank 1.
+// Calls harm(rank 2's process) when all ranks have joined, and returns the errors of ranks 0 and 1.
+// Rank 1 waits for rank 2, and rank 0 waits for rank 1.
 std::vector<std::string> HeardWhile(const Job& job, const std::function<void(Child&)>& harm) {
   Child third([&](const Child::Tell& tell) {
     const auto peers = ProcessRanks::Join(job.Of(2));

@@ -9,7 +9,7 @@
 namespace ucudnn::multigrid {
 
 bool operator==(const PassResults& a, const PassResults& b) {
-  // Residuals that were not measured are NaN, and count as equal.
+  // Residuals that were not measured are NaN. Two NaNs count as equal.
   const auto same = [](double x, double y) { return x == y || (x != x && y != y); };
   return a.output == b.output && a.gradient == b.gradient && a.outcomes == b.outcomes &&
          std::equal(a.residuals.begin(), a.residuals.end(), b.residuals.begin(), b.residuals.end(),
@@ -31,7 +31,7 @@ Status RunPasses(Peers& peers, const WeightedChain& net, const NetworkSettings& 
       last.assign(output, output + network->output_size() * net.batch);
       passes.output = last;
     }
-    for (double& number : last) number = number / 2 + 1;  // depends on the output
+    for (double& number : last) number = number / 2 + 1;  // an adjoint that depends on the output
     UCUDNN_RETURN_IF_ERROR(network->Backward(last.data(), gradient));
     if (peers.rank() != 0) continue;
     for (const auto* solutions : {&network->forward_solutions(), &network->backward_solutions()}) {

@@ -38,7 +38,7 @@ struct Trained {
   bool operator==(const Trained&) const = default;
 };
 
-// Trains for two epochs on `ranks` threads for each replica.
+// Trains `replicas` replicas for two epochs, each on `ranks` threads.
 Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
                         const TrainingSettings& settings, const Examples& examples) {
   ThreadRanks job(ranks * replicas);
@@ -67,7 +67,7 @@ Result<Trained> TrainOn(int ranks, int replicas, const WeightedChain& net,
     UCUDNN_ASSIGN_OR_RETURN(const Parameters* const own_parameters, trainer->ReadParameters());
     const std::lock_guard lock(mutex);
     if (peers.rank() == 0) result.numbers = numbers;
-    // All ranks report the same loss of an epoch.
+    // All ranks must report the same loss.
     if (result.numbers.size() == numbers.size() && result.numbers[0] != numbers[0]) {
       return Status::Error("ranks differ in the loss");
     }
@@ -96,8 +96,8 @@ TEST(TrainingOnRanks, TrainsTheSameParametersOnAnyNumberOfRanks) {
     const Trained alone = test::Must(TrainOn(1, 1, net, settings, examples));
     EXPECT_NE(alone.parameters, Flat(net.parameters));
     for (const int ranks : {2, 3, 5}) {
-      // Coarse levels are distributed like their layers, or are on one rank, which receives the
-      // weights after each step.
+      // With 3 ranks, coarse levels are on one rank, which receives the weights after each step.
+      // Otherwise they are distributed.
       settings.network.distributed = ranks == 3 ? std::optional(1) : std::nullopt;
       EXPECT_TRUE(test::Must(TrainOn(ranks, 1, net, settings, examples)) == alone) << ranks;
     }
@@ -129,8 +129,8 @@ TEST(TrainingOnRanks, StartsFromTheStatesOfTheStepBeforeOnAnyNumberOfRanks) {
   }
 }
 
-// Trains one network on the replicas' mini-batches one after the other, and sums the gradients in
-// that order.
+// Trains one network as `replicas` replicas would train. In each step, computes the gradients of
+// the replicas' mini-batches one after the other, and sums them in that order.
 std::vector<double> TrainedInTurn(const WeightedChain& net, const TrainingSettings& settings,
                                   const Examples& examples, int replicas) {
   Parameters parameters = net.parameters;
@@ -188,9 +188,9 @@ TEST(TrainingOnRanks, ReplicasSumTheirGradientsInOrder) {
   }
 }
 
-// Training with one mini-batch of all images computes the same gradient as two replicas, except for
-// the order of sums. A weight's sum has a term for each image and each of at most 36 places. A term
-// is a product over at most 31 layers, and is rounded at each layer.
+// Two replicas, and one network with a mini-batch of twice the size, compute the same gradient,
+// except for the order of sums. The sum for a weight has a term for each image and each of at most
+// 36 places. A term is a product over at most 31 layers, and is rounded at each layer.
 TEST(TrainingOnRanks, ReplicasTrainAsOneMiniBatchDoes) {
   const WeightedChain net = DrawnStages();
   const Examples examples = DrawnExamples(12);

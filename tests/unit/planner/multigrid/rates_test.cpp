@@ -31,7 +31,7 @@ struct Setting {
   int c_sweeps = 0;
 };
 
-// Holds the factors of one step and of one coarse step.
+// The factors by which a step (lambda) and a coarse step (mu) multiply a state.
 struct Mode {
   Complex lambda;
   Complex mu;
@@ -46,8 +46,8 @@ double BoundOf(const Mode& mode, const Setting& setting) {
          std::pow(block, setting.c_sweeps);
 }
 
-// Solves all `modes` together from a broadcast. Returns the residuals that exceed the rounding
-// error.
+// Solves a chain whose states have a component for each of `modes`, from a broadcast. Returns the
+// residuals that are far above rounding errors.
 std::vector<double> ResidualsOf(const std::vector<Mode>& modes, const Setting& setting) {
   std::vector<double> first;
   for (size_t i = 0; i < modes.size(); ++i) {
@@ -80,21 +80,21 @@ double LargestRate(const std::vector<double>& residuals) {
   return largest;
 }
 
-// Eigenvalues `a` of F in u + h F(u). Their modes decay, and some rotate, too: |1 + h a| and
-// |1 + c h a| are at most 1.
+// Eigenvalues `a` of F in u + h F(u). All modes decay, because |1 + h a| and |1 + c h a| are at
+// most 1. Modes of complex eigenvalues also rotate.
 const std::vector<Complex> kEigenvalues = {{-0.1, 0}, {-0.5, 0}, {-1, 0},    {-2, 0},
                                            {-4, 0},   {-1, 1},   {-2, -1.5}, {-0.3, 0.4}};
 
 Mode Injected(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, 1.0 + h * coarsening * eigenvalue};
 }
-// The coarse step applies two halves of a block, one after the other.
+// A coarse step consists of two steps, each for half of a block.
 Mode Halved(const Complex& eigenvalue, double h, int coarsening) {
   return {1.0 + h * eigenvalue, std::pow(1.0 + h * coarsening / 2 * eigenvalue, 2)};
 }
 
-// Bounds the rounding error of a ratio of residuals: each residual has an error of 1e-15 and
-// exceeds 1e-10.
+// A bound on the rounding error of a ratio of residuals: each residual has an error of 1e-15 and is
+// above 1e-10.
 constexpr double kRounding = 2e-5;
 
 TEST(Rates, OfEachModeAreBounded) {
@@ -122,7 +122,7 @@ TEST(Rates, ReachTheirBound) {
     const double rate = LargestRate(ResidualsOf({mode}, f));
     EXPECT_GT(rate, 0.85 * BoundOf(mode, f));
     EXPECT_GT(LargestRate(ResidualsOf({mode}, fcf)), 0.85 * BoundOf(mode, fcf));
-    // With F alone, residuals must fall more slowly than the bound of FCF says.
+    // F without C-relaxation must be slower than the bound of FCF, so that the bounds differ.
     if (eigenvalue.real() <= -1) {
       EXPECT_GT(rate, BoundOf(mode, fcf));
     }

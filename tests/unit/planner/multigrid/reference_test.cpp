@@ -1,5 +1,5 @@
-// Compares the solver on the host with residual histories of an independent NumPy implementation
-// (data/README.md). Also compares known numbers with the numbers of cycles that deeper chains take.
+// Compares the residuals of solves on the host with those of an independent NumPy implementation
+// (data/README.md). For deeper chains, compares the numbers of cycles with known ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,11 +66,11 @@ SolveOptions OptionsOf(const nlohmann::json& row) {
           .measures_start = true};
 }
 
-// Expects the residuals of `row`. NumPy adds in another order, which changes a residual near the
-// rounding error by up to 1e-7 of its size, so the tolerance has an absolute part.
+// Expects the residuals of `row`. The tolerance has an absolute part because NumPy adds in another
+// order: this changes residuals near the rounding error by up to 1e-7 of their size.
 void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
   const std::vector<double> expected = row["residuals"];
-  // NumPy's history continues after the cycle at which the solver gives up.
+  // If the solver gives up in a cycle, the expected residuals nevertheless go on.
   if (solution.fallback.empty()) {
     ASSERT_EQ(solution.residuals.size(), expected.size());
   } else {
@@ -141,18 +141,17 @@ TEST(Reference, ResidualHistoriesAreThoseOfNumPy) {
     }
   }
   EXPECT_EQ(rows, 66);
-  // Only the solve of T = 10 with c = 16, F and inject is given up, because its residuals hardly
-  // fall.
+  // Only one solve is given up (T = 10, c = 16, F, inject), because its residuals hardly fall.
   EXPECT_EQ(given_up, 1);
 }
 
-// The expected numbers of cycles to reach 1e-9 are in the table of docs/multigrid.md (multilevel V,
-// c = 4, coarsest below 8 layers). These depths have no fixtures, so weights differ, and the number
-// of cycles may differ by one.
+// The expected numbers of cycles to reach 1e-9 are from the table of docs/multigrid.md (multilevel
+// V, c = 4, coarsest level below 8 layers). The table's weights are not stored for these depths.
+// With other weights, the number of cycles may differ by one.
 TEST(Reference, CyclesDoNotDependOnDepth) {
   const struct {
     double time;
-    std::optional<int> knots;  // of smooth weights; nullopt if each layer has its own
+    std::optional<int> knots;  // for smooth weights; unset: drawn for each layer
     CoarseOperator coarse;
     int c_sweeps;
     int cycles;
@@ -167,8 +166,8 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
               {5, 8, CoarseOperator::kInject, 1, 9},
               {5, 8, CoarseOperator::kSum, 1, 7}};
   for (const int layers : {1024, 4096}) {
-    // A run of tools/check solves two of the deeper chains: one with drawn weights and one with
-    // smooth weights.
+    // Unless UCUDNN_TEST_CASES=all, solves only two rows at 4096 layers: one with weights drawn for
+    // each layer and one with smooth weights.
     const size_t every = layers == 1024 ? 1 : static_cast<size_t>(test::Cases(1, 7));
     std::mt19937_64 random(layers);
     const WeightedChain drawn = DrawnChain({.steps = layers}, random);
@@ -191,8 +190,9 @@ TEST(Reference, CyclesDoNotDependOnDepth) {
   }
 }
 
-// Counts the cycles that the adjoint takes to reach 1e-9 (two levels, c = 4, FCF, T = 2) at 1024
-// layers. The fixtures have no weights for this depth, so the number of cycles may differ by one.
+// Expects known numbers of cycles in which adjoints reach 1e-9 (two levels, c = 4, FCF, T = 2, 1024
+// layers). No weights are stored for this depth. With other weights, the number of cycles may
+// differ by one.
 TEST(Reference, AdjointsOfDeepChainsTakeAsManyCycles) {
   constexpr int kLayers = 1024;
   constexpr double kStep = 2.0 / kLayers;

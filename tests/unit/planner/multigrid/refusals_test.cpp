@@ -1,4 +1,4 @@
-// Tests what hierarchies, stages and solves refuse, and the messages of refusals.
+// Tests what hierarchies, stages and solves refuse, and with which messages.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -116,7 +116,7 @@ TEST(Lanes, AreOneOrMore) {
   EXPECT_EQ(Lanes::Start(0).message(), "0 lanes; 1 and more are expected");
 }
 
-// If a step fails, in any lane, the solve must end with the step's message.
+// If a step fails, in any lane, the solve must fail with the step's message.
 TEST(Solve, EndsWithTheErrorOfAStep) {
   class Failing : public RingChain {
    public:

@@ -28,7 +28,8 @@ std::string Names(const Graph& graph, const std::vector<NodeId>& nodes) {
   return Join(names, " ");
 }
 
-// Returns "serial NODES" or "SHAPE from INPUT: NODES + SUM, ..." for each section.
+// Returns a text for each section: "serial NODES", or for a stage "SHAPE from INPUT: NODES + SUM,
+// ...", with the nodes of each step.
 std::vector<std::string> Sections(const ResidualChain& chain) {
   std::vector<std::string> texts;
   for (const auto& section : chain.sections) {
@@ -54,7 +55,7 @@ std::vector<std::string> SectionsOf(const Result<Graph>& graph) {
   return chain.ok() ? Sections(*chain) : std::vector<std::string>{chain.message()};
 }
 
-// Returns a text such as "2 of 1x64x56x56" for each stage.
+// Returns a text for each stage, such as "2 of 1x64x56x56": the number of steps and the shape.
 std::vector<std::string> StagesOf(const std::string& network) {
   const auto chain = MakeResidualChain(*BuildNetwork(network), BatchNorms::kFrozen);
   if (!chain.ok()) return {chain.message()};
@@ -69,7 +70,7 @@ std::string Refusal(const std::string& network, BatchNorms norms = BatchNorms::k
   return MakeResidualChain(*BuildNetwork(network), norms).message();
 }
 
-// Expects that sections hold every node once, and each node after its inputs.
+// Expects that the sections have every node exactly once, and each node after its inputs.
 void ExpectOrdered(const ResidualChain& chain) {
   std::set<NodeId> done;
   const auto run = [&](NodeId node) {
@@ -270,7 +271,7 @@ TEST(ResidualChainFile, Json) {
     {"name": "fc", "op": "fully_connected", "inputs": ["sum2"], "outputs": 10}]})")),
               ElementsAre("serial data", "1x2x5x5 from data: conv1 tanh1 + sum1, fc2 map2 + sum2",
                           "serial fc"));
-  // The message must say that the file has shapes that do not fit.
+  // The message must name the shapes of the file that do not fit.
   EXPECT_THAT(
       LoadText(begin + R"({"name": "sum2", "op": "add", "inputs": ["sum1", "fc2"]}]})").message(),
       HasSubstr("node 'sum2': adds 1x2x5x5 and 1x50x1x1; expected equal shapes"));
@@ -357,8 +358,8 @@ TEST(ResidualChainRefusal, StepsThatStandAlone) {
   EXPECT_THAT(Net().Step("a").Conv("conv").Step("b").Refusal(), HasSubstr("node 'a.add'"));
 }
 
-// Draws a chain with all kinds of operators, and the sections into which MakeResidualChain must
-// divide it.
+// A random chain with all kinds of operators. sections() returns the sections into which
+// MakeResidualChain must divide it, as Sections() writes them.
 class RandomChain {
  public:
   explicit RandomChain(std::mt19937& random) : random_(random) {
@@ -403,8 +404,8 @@ class RandomChain {
     return Activation{Chance() ? ActivationKind::kTanh : ActivationKind::kRelu};
   }
 
-  // Adds at least one operator that is no activation. Single steps with only activations between
-  // them would be one stage of post-activated steps.
+  // Adds a serial section with at least one operator that is no activation. If there were only
+  // activations between two steps, the steps would be one stage of post-activated steps.
   void AddSerial() {
     for (const NodeId node : later_) {
       const NodeId last = net_.last();
@@ -450,7 +451,7 @@ class RandomChain {
     Serial(Join(inputs));
   }
 
-  // Adds the nodes of one step's transformation F, and returns their names.
+  // Adds the nodes of the transformation F of one step, and returns their names.
   std::vector<std::string> AddTransformation() {
     std::vector<std::string> nodes;
     for (int layer = Draw(1, 2); layer > 0; --layer) {
@@ -475,7 +476,8 @@ class RandomChain {
     }
     return nodes;
   }
-  // Adds an unrelated node between the nodes of a step.
+  // Adds a node that reads data_ and belongs to no step, and returns its name. May be called while
+  // the nodes of a step are being added.
   std::string AppendBeside() {
     const NodeId last = net_.last();
     net_.ContinueFrom(data_);
@@ -506,7 +508,7 @@ class RandomChain {
       texts.push_back(nodes + " + " + sum);
       ++steps_;
       if (step == steps || (whole && step == 1) || !Chance()) continue;
-      end();  // a stage ends where other nodes read its state
+      end();  // a stage ends here, because another node will read this state
       if (Draw(0, 1) == 0) {
         later_.push_back(net_.last());
       } else {
@@ -532,7 +534,7 @@ class RandomChain {
   int steps_ = 0;
   std::vector<std::string> sections_;
   std::vector<std::string> beside_;
-  std::vector<NodeId> later_;  // states that are read by nodes behind their stage
+  std::vector<NodeId> later_;  // states that nodes of the next serial section will read
 };
 
 TEST(ResidualChain, RandomChainsAreTakenApartAsTheyWerePutTogether) {

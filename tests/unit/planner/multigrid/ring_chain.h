@@ -1,7 +1,7 @@
-// Makes chains over the integers modulo a prime. A solve only takes steps, and adds states that are
-// multiplied by multiples of 1/4. Modulo a prime both are exact, so states can be compared for
-// equality. Steps are nonlinear, and the steps of coarse levels are unrelated to the layers that
-// they approximate.
+// Chains over the integers modulo a prime. A solve only computes steps and sums of states with
+// factors that are multiples of 1/4. Modulo a prime, steps and sums are exact, so states can be
+// compared for equality. Steps are nonlinear, and the steps of coarse levels are unrelated to the
+// layers that they approximate.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct RingNumber {
 
 // REQUIRES: `a` and `b` are multiples of 1/4.
 RingNumber Combined(double b, RingNumber to, double a, RingNumber x);
-// Returns 1 if the numbers differ. So the squared distance of states is the number of elements that
-// differ.
+// Returns 1 if the numbers differ, else 0. So the squared distance of two states is the number of
+// elements in which they differ.
 inline double SquaredDifference(RingNumber x, RingNumber y) { return x == y ? 0 : 1; }
 
-// `seed` determines the chain.
+// A chain whose steps are pseudo-random functions, which `seed` determines.
 class RingChain : public VectorChain<RingNumber> {
  public:
   explicit RingChain(uint64_t seed);

@@ -1,5 +1,5 @@
-// Tests messages between ranks of one process, and the errors of the other ranks when one fails or
-// is late.
+// Tests messages between ranks that are threads, and the errors of the other ranks when one rank
+// fails or is late.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -49,7 +49,7 @@ TEST(ThreadRanks, TheFirstErrorEndsAllWaits) {
   EXPECT_EQ(status.message(), "no memory for rank 1");
 }
 
-// Rank 0 waits for rank 1, which waits for rank 2, so rank 2 must be named.
+// Rank 0 waits for rank 1, and rank 1 for rank 2. The error must name rank 2.
 TEST(ThreadRanks, NamesTheRankThatIsLate) {
   ThreadRanks job(3, std::chrono::milliseconds(200));
   const Status status = RunOnThreads(job, 3, [&](Peers& peers) -> Status {

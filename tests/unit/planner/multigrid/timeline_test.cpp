@@ -1,4 +1,4 @@
-// Tests timelines of cycles: which steps ran on which lane, and in which order.
+// Tests timelines of cycles: which steps run on which lane, and in which order.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,8 +21,8 @@ struct TimedSolve {
     system.emplace(std::move(*BlockSystem::Make(timed, hierarchy, lanes, Storage::kAll, first)));
   }
 
-  // Solves and records the timeline. `options.watch` ends the timeline of each cycle, as it does in
-  // solves on the host.
+  // Solves and records the timeline. As in solves on the host, `options.watch` ends the timeline of
+  // each cycle.
   void Solve(int cycles) {
     SolveOptions options = {.cycles = cycles};
     options.watch = [&](int, double) {
@@ -77,8 +77,8 @@ TEST(Timeline, SpansOfALaneFollowEachOther) {
   EXPECT_LE(timeline.MeanConcurrency(), 3);
 }
 
-// The timeline shows the second cycle, which relaxes the F-points of the finest level twice. The
-// level has 9 blocks of F-points. The last block has 3 steps, and no C-point behind it.
+// The timeline shows the second cycle, which relaxes the F-points of the finest level twice. This
+// level has 9 blocks. The last block has only 3 steps, and no C-point at its end.
 TEST(Timeline, ABlocksFPointsAreOneSpan) {
   TimedSolve solve(2);
   solve.Solve(2);
@@ -88,8 +88,8 @@ TEST(Timeline, ABlocksFPointsAreOneSpan) {
   }
   std::map<std::pair<int, int>, int> expected;
   for (int block = 0; block < 8; ++block) {
-    // The F-relaxation that ends the first cycle also begins the second, so it is not in the second
-    // cycle's timeline.
+    // The F-relaxation with which the first cycle ends is also the first F-relaxation of the second
+    // cycle. So the second cycle's timeline does not show it.
     expected[{4 * block, 3}] = 2;
     expected[{4 * block + 3, 1}] = 2;
   }
@@ -104,7 +104,7 @@ TEST(Timeline, TheCoarsestLevelIsSolvedInOneSpan) {
   for (const StepSpan& span : solve.timed.Timeline().spans) {
     if (span.level == 2) coarsest.emplace_back(span.first, span.steps);
   }
-  // One span computes the right-hand sides, the other solves the level.
+  // One of the spans computes the right-hand sides, and the other solves the level.
   EXPECT_EQ(coarsest, (std::vector<std::pair<int, int>>{{0, 2}, {0, 2}}));
 }
 

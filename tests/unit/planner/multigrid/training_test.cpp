@@ -1,5 +1,5 @@
-// Tests training on the host: the results of its solves, and the states from which they start. Also
-// tests that training gives the same results as with serial propagation if solves are given up.
+// Tests training on the host: the results of solves, and the states from which solves start. Also
+// tests that training has the results of serial propagation if solves are given up.
 #include "planner/multigrid/host/training.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kSteps = 48;
 constexpr int kExamples = 18;
-// With h = 1 states and adjoints grow to 1e15 over this many steps. A logit changes by about the
-// learning rate times the square of the last state.
+// With h = 1, states and adjoints grow to 1e15 over so many steps. A training step changes a logit
+// by about the learning rate times the square of the last state, so the rate must be tiny.
 constexpr int kUnscaledSteps = 96;
 constexpr double kUnscaledRate = 1e-17;
 
@@ -29,7 +29,7 @@ TrainingSettings Settings(double h, int cycles) {
   return settings;
 }
 
-// Holds a trainer of a drawn net that has run epochs.
+// A trainer of a drawn net, which has run `epochs` epochs.
 struct Trained {
   Trained(const TrainingSettings& settings, int epochs, int steps = kSteps)
       : chain(DigitNet({.steps = steps})), examples(DigitExamples({}, kExamples, 7)) {
@@ -47,7 +47,7 @@ struct Trained {
   std::vector<EpochResult> results;
 };
 
-// States grow too fast for eight cycles to converge; twelve cycles would be exact.
+// States grow so fast that the eight cycles of a solve do not converge. Twelve would be exact.
 TEST(Training, SolvesThatAreGivenUpTrainAsSerialPropagationBitForBit) {
   TrainingSettings settings = Settings(1, 8);
   settings.learning_rate = kUnscaledRate;
@@ -96,7 +96,7 @@ TEST(Training, ARepeatedMiniBatchStartsFromItsLastStates) {
       const Trained broadcast(settings, 1);
       settings.network.forward.start = settings.network.backward.start = Start::kPrevious;
       const Trained previous(settings, 1);
-      // A training step changes adjoints more than states, so their bound is looser.
+      // The bound for adjoints is looser, because a training step changes them more than states.
       EXPECT_LT(LastResidual(previous.trainer->network().forward_solutions()),
                 0.1 * LastResidual(broadcast.trainer->network().forward_solutions()));
       EXPECT_LT(LastResidual(previous.trainer->network().backward_solutions()),
@@ -139,7 +139,8 @@ TEST(Training, AMiniBatchIsRepeatedBeforeTheNext) {
       repeated.trainer->RunEpoch(repeated.examples, [&](int step) { steps.push_back(step); });
   ASSERT_TRUE(result.ok()) << result.message();
   EXPECT_EQ(steps, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
-  // If a mini-batch has all examples, epochs and repetitions differ only in the order of sums.
+  // If a mini-batch has all examples, four steps with one mini-batch and four epochs differ only in
+  // the order of sums.
   settings.network.batch = kExamples;
   const Trained once(settings, 1);
   settings.repeats = 1;

@@ -1,5 +1,5 @@
-// Provides layers that all take the same time on a device, so that schedules can be worked out by
-// hand.
+// A model in which every layer takes the same time on a device, so that schedules can be worked out
+// by hand.
 #pragma once
 
 #include "planner/machine/machine.h"
@@ -8,7 +8,7 @@
 
 namespace ucudnn::multigrid {
 
-// Every layer takes 1 ms, however many of its kind run at once. Each call is one launch.
+// A batch of layers takes 1 ms, however many layers run at once. It is one launch.
 class UnitTimes : public LayerTimes {
  public:
   explicit UnitTimes(double share) : share_(share) {}
@@ -19,8 +19,8 @@ class UnitTimes : public LayerTimes {
   const double share_;
 };
 
-// Returns `steps` layers of one kind in one stage, with nothing before or behind the stage. States
-// are so small that a message takes only its latency.
+// Returns a network that is one stage of `steps` layers of one kind. States are so small that the
+// time of a message is its latency.
 inline NetworkLayers PlainLayers(int steps) {
   NetworkLayers layers;
   layers.name = "plain";
@@ -31,8 +31,7 @@ inline NetworkLayers PlainLayers(int steps) {
   return layers;
 }
 
-// Returns a machine on which each message takes `latency_ms`. Apart from messages, only layers take
-// time.
+// Returns a machine on which only messages (`latency_ms` each) and layers take time.
 inline planner::Machine LatencyMachine(double latency_ms, int devices, int kernels_at_once) {
   planner::Machine machine;
   machine.name = "made";

@@ -1,6 +1,6 @@
-// Makes chains whose steps are functions on vectors of `Number`: float, double, or a type that
-// overloads Combined and SquaredDifference. VectorChain implements Propagator for states that do
-// not belong to a network, as callers of the library may.
+// Chains whose steps are functions on vectors of `Number`: float, double, or a type that overloads
+// Combined and SquaredDifference. VectorChain implements Propagator for states that do not belong
+// to a network, as users of the library may do, too.
 #pragma once
 
 #include <atomic>
@@ -85,7 +85,7 @@ class VectorChain : public Propagator {
   std::atomic<int64_t> stepped_[kMostLevels] = {};
 };
 
-// Holds a system over a VectorChain, and everything that it needs. Must not be moved.
+// A solve of a VectorChain, with all objects that it needs. Must not be moved.
 template <typename Number>
 struct VectorSolve {
   using Numbers = std::vector<Number>;

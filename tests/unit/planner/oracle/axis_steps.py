@@ -122,7 +122,7 @@ def transposition(net, rng):
 def reshaping(net, rng):
     x = pick(net, rng, lambda t: t.batch.splits)
     tensor = net[x]
-    digits = []  # parts of axes as (extent, is batch), in row-major order; an axis of the new shape joins neighbouring parts
+    digits = []  # parts of axes as (extent, is batch), in row-major order; each new axis joins neighbouring parts
     for axis, extent in enumerate(tensor.extents()):
         if axis == tensor.batch.axis:
             parts = [(tensor.batch.outer, False)] * (tensor.batch.outer > 1) + [(1, True)]

@@ -105,7 +105,7 @@ def pooling(net, rng):
         room = extent + 2 * p - k
         need(room >= 0)
         out.append((room // s if down else -(-room // s)) + 1)
-    if any(pad):  # with a pad, no window starts behind the image and its leading pad
+    if any(pad):  # with a pad, Caffe drops a window that starts after the image and its leading pad
         out = [o - ((o - 1) * s >= e + p) for o, s, e, p in zip(out, stride, (h, w), pad)]
     rng.shuffle(fields)
     shapes = [[n, c, *out]]
@@ -203,7 +203,7 @@ def reshape(net, rng):
     last = rng.choice([rank, rng.randrange(max(first, 1), rank + 1)])
     inside = extents[first:last]
     target = list(inside)
-    # The axis of the batch is neither split nor joined, and is written as 0 or -1.
+    # The batch's axis is neither split nor joined with others. It is written as 0 or -1.
     begin = 1 if first == 0 else 0
     need(begin < len(target))
     at = rng.randrange(begin, len(target))

@@ -28,8 +28,8 @@ BATCHES = (2, 4)  # at which graph_dump reads every file
 AT_ONCE = 100     # number of files for one call of graph_dump
 SHRUNK = 12       # kinds of difference whose nets are shrunk and printed
 
-# A reader may refuse these operators, layers or features of layers, according to planner/graph/FORMAT.md. It must read
-# all others.
+# The operators, layers and features of layers that a reader may refuse (planner/graph/FORMAT.md). It must read all
+# others.
 REFUSED = {
     "onnx": ("If", "Loop", "RandomNormal", "RandomNormalLike", "Einsum", "Constant.sparse_value"),
     "caffe": ("Pooling.mask",),
@@ -149,8 +149,7 @@ class Run:
         for at, batch in enumerate(BATCHES):
             for recipe, (case, by_batch), dump in zip(recipes, found, dumps(self.arguments.dump, batch, files)):
                 source = numpy.random.default_rng(recipe.seed)
-                # Slices take most of the time, so they are checked at one of the two batches, unless --workers is above
-                # 1.
+                # Checking slices is slow, so with one worker it is done for only one of the two batches.
                 workers = self.arguments.workers if (recipe.seed + at) % 2 == 0 or self.arguments.workers > 1 else 0
                 try:
                     by_batch[batch] = dump, check(case, dump, at, self.may_refuse, source, workers)

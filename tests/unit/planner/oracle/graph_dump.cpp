@@ -1,5 +1,5 @@
-// Prints, as JSON for check.py, what the importers read from files: graph_dump [--batch N] FILE...
-// It prints one line for each file, in order.
+// graph_dump [--batch N] FILE...: prints what the importers read from the files, for check.py. Each
+// file gives a line of JSON.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -35,7 +35,8 @@ json BoxesOf(const Parts& parts) {
   return boxes;
 }
 
-// Adds the smallest legal division of the node along each axis, and what its parts need.
+// Adds, for each axis, the division of the node into the smallest legal number of parts, and what
+// each part needs.
 void AddDivisions(const PlannedLayer& layer, json& node) {
   const std::map<std::string, int Degrees::*> axes = {
       {"n", &Degrees::n}, {"c", &Degrees::c}, {"h", &Degrees::h}, {"w", &Degrees::w}};
@@ -71,7 +72,7 @@ json Described(const ImportedTensor& tensor, int batch) {
   for (const Digits& digits : tensor.view) {
     json axis = json::array();
     for (const Digit& digit : digits) {
-      // The dump gives the places at `batch`, whatever the batch of the file is.
+      // The places are those at `batch`, which may differ from the batch of the file.
       const bool is_whole = digit.axis == ViewAxis::kBatch && parts_of_batch == 1;
       const int64_t size = is_whole ? batch : digit.size;
       if (size == 1) continue;

@@ -107,7 +107,7 @@ def normalisation(net, rng):
     need(channels >= 2)
     ops = ["BatchNormalization"] * 3
     ops += ["InstanceNormalization", "LRN"] * (rank == 4)
-    ops += ["GroupNormalization"] * 2 * (rank >= 3 and net.opset >= 21)  # onnx.checker refuses the version of opset 18
+    ops += ["GroupNormalization"] * 2 * (rank >= 3 and net.opset >= 21)  # onnx.checker refuses that of opset 18
     op = rng.choice(ops)
     weights = lambda: drawn(net, rng, (channels,))
     if op == "BatchNormalization":

@@ -13,19 +13,19 @@ from steps import Unfit
 BATCHES = (2, 4)  # at which every net is evaluated
 LARGEST = 1e4     # larger numbers, and those that are not finite, make a node unfit
 
-# Lists the positions of inputs whose numbers are read but not trained, by operator.
+# For each operator, the positions of inputs whose numbers are read but not trained.
 NOT_TRAINED = {"BatchNormalization": (3, 4), "Resize": (1, 2), "Upsample": (1,), "QuantizeLinear": (1, 2),
                "DequantizeLinear": (1, 2), "Dropout": (1,), "Clip": (1, 2)}
-# The output of these operators has the numbers of the input, in the same order or permuted.
+# Operators whose output has the numbers of the input, in the same order or permuted.
 VIEWS = ("Transpose", "Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze")
-# The output of these operators has numbers of the first input, some perhaps several times.
+# Operators whose output has numbers of the first input. A number may occur several times.
 PICKS = ("Expand", "Gather", "GatherND", "Pad", "Slice", "Split", "Tile")
-# The outputs of these operators do not depend on the numbers of an image, at most on its shape.
+# Operators whose outputs do not depend on the numbers of an image, but may depend on its shape.
 SHAPE_READERS = ("Shape", "Size", "RandomNormalLike", "ConstantOfShape", "RandomNormal")
 
 
-# Says where the batch is: the extent of `axis` is outer * batch * inner, row-major in that order. `splits` says whether
-# a Reshape may split the axis.
+# The place of the batch in a tensor: the extent of `axis` is outer * batch * inner, row-major. `splits` says whether a
+# Reshape may split the axis.
 Batch = collections.namedtuple("Batch", "axis outer inner splits")
 
 

@@ -17,7 +17,7 @@ from dump import Wrong
 from net import Net
 from steps import recipe_of
 
-# onnx.reference 1.23 refuses nets with these features or computes them wrongly (reference.py says why).
+# Features with which onnx.reference 1.23 refuses nets or computes them wrongly (reference.py says why).
 OTHERWISE = {"BatchNormalization", "LRN", "ConvTranspose", "Upsample", "Resize", "Pad", "MaxPool", "AveragePool",
              "Constant.sparse_value"}
 

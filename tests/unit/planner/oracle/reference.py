@@ -93,7 +93,7 @@ def _windows(x, window, attributes, fill):
     stride = attributes.get("strides", [1] * rank)
     dilation = attributes.get("dilations", [1] * rank)
     out, before, after = window_geometry(x.shape[2:], window, attributes)
-    # The windows of ceil_mode may reach beyond the pads, where they read `fill`, too.
+    # With ceil_mode, windows may also read beyond the pads. They find `fill` there, too.
     after = [max(a, (o - 1) * s + d * (w - 1) + 1 - e - b)
              for a, o, s, d, w, e, b in zip(after, out, stride, dilation, window, x.shape[2:], before)]
     padded = numpy.pad(x, [(0, 0), (0, 0), *zip(before, after)], constant_values=fill)
@@ -133,7 +133,7 @@ def transposed_geometry(extents, window, attributes):
     return list(out), [t // 2 if auto_pad == "SAME_UPPER" else t - t // 2 for t in total]
 
 
-# onnx.reference handles groups wrongly, and takes 30 ms for a small image.
+# onnx.reference computes groups wrongly, and needs 30 ms for a small image.
 def _conv_transpose(_, attributes, x, w, b=None):
     rank = x.ndim - 2
     group = attributes.get("group", 1)
@@ -174,8 +174,8 @@ def _average_pool(_, attributes, x):
         attributes = {k: v for k, v in attributes.items() if k not in ("auto_pad", "pads")}
         attributes["pads"] = [0] * 2 * rank
     count = sum(part for _, part in _windows(counted, window, attributes, 0))
-    # If the pads count as part of the image, a window of ceil_mode may start in the trailing pads, so `count` may have more
-    # windows than `total`.
+    # If the pads count as part of the image, a window of ceil_mode may start in the trailing pads. Then `count` has
+    # more windows than `total`.
     count = count[(slice(None), slice(None), *map(slice, total.shape[2:]))]
     return [(total / numpy.maximum(count, 1)).astype(x.dtype)]
 
@@ -187,7 +187,7 @@ def _batch_normalization(_, attributes, x, scale, bias, mean, variance):
     return [((x - mean.reshape(ends)) * scale.reshape(ends) + bias.reshape(ends)).astype(x.dtype)]
 
 
-# onnx.reference iterates over the number of images instead of the number of channels.
+# onnx.reference loops over as many channels as there are images.
 def _lrn(_, attributes, x):
     size = attributes["size"]
     before, after = (size - 1) // 2, size // 2
@@ -207,7 +207,7 @@ def _group_normalization(_, attributes, x, scale, bias):
     return [(parts.reshape(x.shape) * scale.reshape(-1, *ends) + bias.reshape(-1, *ends)).astype(x.dtype)]
 
 
-# Below opset 13, softmax is over all axes from `axis` on; onnx.reference takes one axis at every opset.
+# Below opset 13, softmax is over all axes from `axis` on. onnx.reference always computes it over one axis.
 def _softmax(logarithm, opset, attributes, x):
     axis = attributes.get("axis", -1 if opset >= 13 else 1)
     axes = (axis,) if opset >= 13 else tuple(range(axis % x.ndim, x.ndim))
@@ -231,7 +231,7 @@ def _pad(opset, attributes, x, pads=None, value=None, axes=None):
     return [numpy.pad(x, width, mode, **({"constant_values": value} if mode == "constant" else {}))]
 
 
-# onnx.reference knows Resize only from opset 11 on. Earlier versions map positions asymmetrically and round down.
+# onnx.reference has Resize only from opset 11 on. Earlier versions map positions asymmetrically and round down.
 def _early_resize(_, attributes, x, scales=None):
     scales = numpy.array(attributes["scales"] if scales is None else scales, numpy.float32)
     node = helper.make_node("Resize", ["x", "roi", "scales"], ["y"], mode=attributes.get("mode", b"nearest").decode(),

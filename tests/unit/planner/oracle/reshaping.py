@@ -31,8 +31,8 @@ def reshaped(net, rng, x, dims, batch):
         shape = net.integers(*target)
     elif way == "number":
         rows = []
-        # In a file of one image, a 1 before the batch's axis might count the images, so such shapes are left out.
-        # Another axis is written as -1 only if it is clear which number counts the images.
+        # In a file of one image, a reader cannot know whether a 1 before the batch's axis is the batch, so such shapes
+        # are left out. Another axis is written as -1 only if it is clear which number is the batch.
         need(net.batch > 1 or 1 not in dims[:batch.axis])
         is_told = net.batch > 1 or batch.axis == 0 and dims[0] == 1
         hole = rng.choice([None] + [a for a in range(len(dims)) if a != batch.axis and is_told])

@@ -148,8 +148,8 @@ class Slices:
             given = {n: poisoned(self.values(n), masks[n], source) for n in begin}
             found = self.evaluate(nodes, given, output)
             expected = self.values(output)[kept]
-            # The order of numpy's sums depends on how an array lies in memory, and terms may cancel, so the tolerance
-            # is relative to the largest numbers.
+            # The tolerance is relative to the largest numbers: numpy's order of sums depends on the memory layout of
+            # an array, and terms may cancel.
             close = numpy.isclose(found[kept], expected, rtol=4e-6, atol=4e-6 * largest(expected) + 1e-6 * max(
                 map(largest, given.values())), equal_nan=True) if expected.dtype.kind == "f" else found[kept] == expected
             if not numpy.all(close):

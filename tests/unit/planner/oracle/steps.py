@@ -13,7 +13,7 @@ class Unfit(Exception):
 class Recipe:
     """Determines a net. Leaving out steps of a recipe gives another recipe, so that a net that shows a fault can be shrunk."""
 
-    seed: int  # of the inputs and the opset
+    seed: int  # for the inputs and the opset
     steps: tuple  # one seed for each step
 
 

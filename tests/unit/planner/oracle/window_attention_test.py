@@ -19,7 +19,7 @@ from net import Net
 
 DUMP = os.environ.get("ORACLE_GRAPH_DUMP", "")
 
-# An axis of a tensor consists of digits, outer to inner: (letter, size, distance from one element to the next).
+# An axis of a tensor is a list of digits, the outermost first: (letter, size, distance from one element to the next).
 N, C, H, W = [("n", "batch", 1)], [("c", 6, 1)], [("h", 8, 1)], [("w", 8, 1)]
 ROWS, ROW, COLUMNS, COLUMN = [("h", 2, 4)], [("h", 4, 1)], [("w", 2, 4)], [("w", 4, 1)]
 HEAD, OF_HEAD = [("c", 2, 3)], [("c", 3, 1)]
@@ -38,8 +38,8 @@ for block in ("first", "second"):
         "joined": [N, ROWS, ROW, COLUMNS, COLUMN, C], "image": [N, H, W, C], "sum": [N, H, W, C]}.items()})
 for axis in ("rows", "columns"):
     EXPECTED.update({f"roll_{axis}": [N, H, W, C], f"unroll_{axis}": [N, H, W, C]})
-# Tensors that the planner's dump may lack, because the ONNX reader may keep them inside a node or divide the linear
-# layer `qkv` into three. If the dump has one of them, it must match EXPECTED.
+# Tensors that the planner's dump may lack: the ONNX reader may keep them inside a node, or divide the linear layer
+# `qkv` into three. If the dump has such a tensor, its places must be those of EXPECTED.
 WITHIN = {f"{block}_{name}" for block in ("first", "second") for name in ("qkv", "parts", "heads", "key_transposed", "beside")}
 PARAMETERS = 2 * (6 * 18 + 18 + 6 * 6 + 6)
 
@@ -98,7 +98,7 @@ def network():
     net.name = "image"
     x = net.data((6, 8, 8))
     x = net.put("last", "Transpose", [x], perm=[0, 2, 3, 1])
-    x = net.put("flat", "Reshape", [x, shape(net, 384)])  # the file has [768], for a batch of 2
+    x = net.put("flat", "Reshape", [x, shape(net, 384)])  # written as [768] in the file, whose batch is 2
     x = net.put("back", "Reshape", [x, shape(net, 1, 8, 8, 6)])
     x = net.put("first_sum", "Add", [x, attention(net, x, "first")])
     y = attention(net, roll(net, x, "roll", 2), "second")

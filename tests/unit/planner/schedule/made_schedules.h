@@ -9,7 +9,7 @@
 
 namespace ucudnn::planner {
 
-// Holds a network, a machine, the problem of planning them, and a plan.
+// A network, a machine, the problem of planning the network on the machine, and a plan.
 struct Planned {
   Graph graph;
   Machine machine;
@@ -21,16 +21,15 @@ struct Planned {
   }
 };
 
-// Makes a planned network with DeePa's costs; the caller sets the assignment. Layers without a pin
-// have only configurations that a schedule has a rule for.
+// Returns a network with DeePa's costs and without an assignment, which the caller sets. Layers
+// without a pin have only configurations for which a schedule has a rule.
 Planned Pose(const Graph& graph, int batch, const Machine& machine,
              const ConfigurationOptions& configurations = {});
 
 Assignment RandomAssignment(const PlanningProblem& problem, std::mt19937& random);
 
-// Returns a graph with convolutions, some of which are grouped or transposed, and with
-// normalizations, a sum, a concatenation and a classifier. The sum has two readers, one of which
-// reads it through a normalization.
+// Returns a graph with convolutions (also grouped and transposed), normalizations, a sum, a
+// concatenation and a classifier. Two layers read the sum, one of them through a normalization.
 Graph ManyOperators();
 
 }  // namespace ucudnn::planner

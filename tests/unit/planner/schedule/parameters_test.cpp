@@ -1,7 +1,6 @@
-// Tests which part of each parameter a device has. It must have exactly the weights that it
-// multiplies, and the biases and scales of the channels that it keeps. Weights are compared one by
-// one. Also tests the sums of gradients: which parameters and devices they cover, and the messages
-// that compute them.
+// Tests which part of each parameter a device has: exactly the weights with which it multiplies,
+// compared one by one, and the biases and scales of the channels that it keeps. Also tests the sums
+// of gradients: which parameters and devices they cover, and the messages that compute them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,7 +14,7 @@
 namespace ucudnn::planner {
 namespace {
 
-using Index = std::pair<int64_t, int64_t>;  // of a weight, along the first two axes
+using Index = std::pair<int64_t, int64_t>;  // a weight's indices along the first two axes
 
 const DeviceBox* BoxOn(const std::vector<DeviceBox>& boxes, int device) {
   for (const DeviceBox& one : boxes) {
@@ -24,8 +23,8 @@ const DeviceBox* BoxOn(const std::vector<DeviceBox>& boxes, int device) {
   return nullptr;
 }
 
-// Returns the weights with which `node` multiplies on a device, given what it computes and needs
-// there.
+// Returns the weights with which `node` multiplies on a device. They follow from the boxes that the
+// device computes and needs.
 std::set<Index> Multiplied(const Operator& op, const ScheduledNode& node, const Shape& input,
                            int device) {
   const std::vector<DeviceBox>& computed = node.partial.empty() ? node.boxes : node.partial;
@@ -72,7 +71,7 @@ TEST(Parameters, ADeviceHasTheWeightsThatItMultiplies) {
           for (const ParameterPart& part : parameter.parts) {
             if (part.device == device) own = &part;
           }
-          // A bias or a scale belongs to the channels that the device keeps.
+          // A device has the biases and scales of the channels that it keeps.
           if (parameter.shape.size() == 1) {
             const DeviceBox* const kept = BoxOn(node.boxes, device);
             ASSERT_EQ(own != nullptr, kept != nullptr) << node.name;
@@ -96,7 +95,8 @@ TEST(Parameters, ADeviceHasTheWeightsThatItMultiplies) {
   EXPECT_GE(layers, 200);
 }
 
-// A schedule's sums cover each trained number on each device that shares it, and no other numbers.
+// A schedule's sums must cover each trained number that several devices have, on exactly these
+// devices, and no other numbers.
 TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
   std::mt19937 random(29);
   const ConfigurationOptions options = {
@@ -145,8 +145,8 @@ TEST(GradientSums, AddUpOverExactlyTheDevicesThatShare) {
   EXPECT_GE(shared, 100);
 }
 
-// Follows the messages of a sum for each element. At the end each device must have the addends of
-// all devices for each element.
+// Follows the messages of a sum for each element. At the end, each device must have exactly one
+// addend of every device.
 void ExpectAllHaveAll(const Schedule& schedule, const GradientSum& sum, const std::string& what) {
   const auto phases = PhasesOf(schedule, sum);
   const auto elements = static_cast<size_t>(sum.elements);
@@ -198,9 +198,9 @@ TEST(GradientSums, EveryDeviceGetsTheSumOfAllOnceFromEach) {
   }
 }
 
-// On four nodes of four devices, W elements are summed. With one owner for each element, 2 * 12 W
-// elements cross nodes, since 12 of 16 devices are on other nodes than the owner; level by level, 2
-// * 3 W elements do.
+// Sums W elements over four nodes of four devices. With one owner for each element, 2 * 12 W
+// elements move between nodes, because 12 of 16 devices are on other nodes than the owner. Level by
+// level, 2 * 3 W elements move between nodes.
 TEST(GradientSums, LevelByLevelLeastCrossesNodes) {
   Schedule schedule;
   schedule.levels = {4, 4};
@@ -250,13 +250,13 @@ TEST(GradientSums, AreBundledPerDevicesAndTakenAsTheBackwardPassMakesThemReady) 
     }
     return text;
   };
-  // Four devices sum 5 + 32 + 32 = 69 MiB, and a bundle of layers has at most a quarter of that.
+  // Four devices sum 5 + 32 + 32 = 69 MiB. A bundle of layers has at most a quarter of this.
   EXPECT_EQ(sums(""), (std::vector<std::string>{"4: narrow", "4: wide", "4: e d c b a"}));
-  // Pairs of devices sum 5 MiB, so a bundle of two layers of 1 MiB would exceed a quarter of the
-  // sum.
+  // Pairs of devices sum 5 MiB. Two layers of 1 MiB would exceed a quarter of this, so there are no
+  // bundles.
   EXPECT_EQ(sums("a b c d e"), (std::vector<std::string>{"4: narrow", "4: wide", "2: e", "2: d",
                                                          "2: c", "2: b", "2: a"}));
-  // A bundle is sent after the last of its layers, also if other layers are ready earlier.
+  // A bundle is sent when the last of its layers is ready, after layers that are ready earlier.
   EXPECT_EQ(sums("b d"),
             (std::vector<std::string>{"4: narrow", "4: wide", "2: d", "2: b", "4: e c a"}));
 }

@@ -1,5 +1,4 @@
-// Tests schedules that follow the schemes (a), (b) and (c) of section 4 of Krizhevsky's One weird
-// trick.
+// Tests schedules of the schemes (a), (b) and (c) of section 4 of Krizhevsky's "One weird trick".
 #include "planner/schedule/passes.h"
 
 #include <gtest/gtest.h>
@@ -64,9 +63,9 @@ TEST(Passes, TakeOneWorkersImagesAfterTheOtherOrAShareOfEach) {
   EXPECT_EQ(AlexNet('c', 3)->passes.images[2][0], (Interval{6, 8}));
 }
 
-// Counts the elements that leave or reach a worker. In a pass of (b), one worker sends its batch
-// through its port to the K - 1 others. In a pass of (c), each worker sends a K-th as much through
-// its port. Over a whole step all workers send the same number.
+// In a pass of (b), one worker sends its batch to the K - 1 others. In a pass of (c), each worker
+// sends a K-th of that number of elements. In all passes together, the same number of elements
+// leaves and reaches each worker.
 TEST(Passes, TheBusiestPortIsTheSendersInTurnsAndAllAreAlikeInShares) {
   for (const char scheme : {'b', 'c'}) {
     const Result<Schedule> schedule = AlexNet(scheme);
@@ -100,12 +99,12 @@ TEST(Passes, MoveWhatOnePassMovesAndKeepLess) {
     EXPECT_EQ(elements.transfer, whole.transfer);
     EXPECT_EQ(elements.update, whole.update);
     const int64_t features = NodeOf(*schedule, Feeding(*schedule).node).shape.Features();
-    const int64_t hidden = 2 * 4096;  // inputs of fc7 and fc8; each worker computes a K-th of them
+    const int64_t hidden = 2 * 4096;  // inputs of fc7 and fc8, of which a worker computes a K-th
     for (int device = 0; device < kWorkers; ++device) {
       const auto at = static_cast<size_t>(device);
       EXPECT_EQ(whole.devices[at].copies, (kWorkers - 1) * kImages * (features + hidden));
-      // A device holds the inputs of two passes: two other workers' batches in (b), two shares in
-      // (c).
+      // A device holds the inputs of two passes. In (b) these are the batches of two other workers,
+      // in (c) two K-ths of the batches of all other workers.
       const int64_t fed = scheme == 'b' ? 2 * kImages * features
                                         : 2 * (kWorkers - 1) * kImages / kWorkers * features;
       EXPECT_EQ(elements.devices[at].copies, fed + (kWorkers - 1) * kImages / kWorkers * hidden);
@@ -114,7 +113,7 @@ TEST(Passes, MoveWhatOnePassMovesAndKeepLess) {
   }
 }
 
-// While a pass computes, the images of the next pass are sent, both forward and backward.
+// The images of the next pass must be sent before a pass computes, so that they move meanwhile.
 TEST(Passes, TheNextPassIsFedWhileOneComputes) {
   const Result<Schedule> schedule = AlexNet('b');
   ASSERT_TRUE(schedule.ok()) << schedule.message();

@@ -1,5 +1,5 @@
-// Compares schedules with brute force over elements, and with the elements that plans count as
-// moved and kept.
+// Compares schedules with brute force over all elements, and with the numbers of moved and kept
+// elements in plans.
 #include "planner/schedule/schedule.h"
 
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@
 namespace ucudnn::planner {
 namespace {
 
-// Returns the memory of a device, in elements, as plans count it. For each layer and each copy, it
-// takes the number of elements on the device that has most, and adds up these numbers. Trained
-// numbers count three times, because each has a momentum and a gradient.
+// Returns the memory of a device in elements, as plans count it. Each layer and each copy counts
+// with its elements on the device where it has most. Trained numbers count three times, because
+// each has a momentum and a gradient.
 int64_t PlannedMemory(const Schedule& schedule) {
   const auto most = [&](const auto& add) {
     std::vector<int64_t> elements(static_cast<size_t>(schedule.devices));
@@ -96,18 +96,18 @@ void Freeze(Graph& graph, size_t count) {
   }
 }
 
-// A search finds the best layouts of these networks within a second.
+// Networks whose best layout a search finds within a second.
 const std::set<std::string> kSearched = {"alexnet",  "vgg16",        "resnet18", "resnet18-v2",
                                          "resnet50", "inception-v3", "unet"};
 
 TEST(Schedule, MovesAndKeepsWhatThePlanOfEveryBuiltInNetworkSays) {
   std::mt19937 random(7);
   int plans = 0, pairs = 0;
-  // Outside of tools/check --full, each network is planned for only one of the two machines.
+  // Unless UCUDNN_TEST_CASES=all, each network is planned for only one of the two machines.
   const int every = test::Cases(1, 2);
   for (const std::string& name : NetworkNames()) {
     const Graph graph = *BuildNetwork(name);
-    if (graph.nodes.size() > 1000) continue;  // very deep: slow, and all layers are alike
+    if (graph.nodes.size() > 1000) continue;  // slow, and all layers of such networks are alike
     ++pairs;
     for (const char* machine : {"k20x8", "k80x16"}) {
       if (++pairs % every != 0) continue;
@@ -150,9 +150,9 @@ TEST(Schedule, MovesWhatPlansWithReductionsAndPlacementsSay) {
   }
 }
 
-// The numbers are worked out by hand. `second` needs the 8 channels of 6 x 6 positions of all 4
-// images, and each of the 2 devices has half of the images. `fc` needs all channels of 2 images,
-// and each device has half of the channels.
+// The expected numbers are worked out by hand for 2 devices. For `second`, a device needs 8
+// channels of 6 x 6 positions of all 4 images, and has half of the images. For `fc`, a device needs
+// all channels of 2 images, and has half of the channels.
 TEST(Schedule, CountsOnlyGradientsThatAreComputed) {
   struct Case {
     std::vector<std::string> frozen;
@@ -220,8 +220,8 @@ void ForEach(const Box& box, const Shape& shape, const Visit& visit) {
   }
 }
 
-// Every element that a device needs and does not hold must arrive once, from the device that
-// computed it.
+// Each element that a device needs but does not hold must arrive there exactly once, from the
+// device that computed it.
 TEST(Schedule, EveryElementArrivesOnceWhereItIsNeeded) {
   std::mt19937 random(5);
   const ConfigurationOptions options = {
@@ -269,8 +269,8 @@ TEST(Schedule, EveryElementArrivesOnceWhereItIsNeeded) {
   EXPECT_GE(scheduled, 20);
 }
 
-// Each device must keep the sums of its elements, with one addend from each device that computed a
-// part.
+// For each element of a sum, the device that keeps the element must have exactly one addend of each
+// device that computes a partial sum.
 TEST(Schedule, PartialSumsMeetWhereTheyAreKept) {
   std::mt19937 random(17);
   Planned planned = Pose(ManyOperators(), 4, FlatMachine(8), {.reduction = true, .pins = {}});
@@ -305,7 +305,8 @@ TEST(Schedule, PartialSumsMeetWhereTheyAreKept) {
   EXPECT_GE(reductions, 20);
 }
 
-// Everything that a step of the order reads must have arrived or been computed before the step.
+// Everything that a step of the order reads must be computed, or must have arrived, before the
+// step.
 TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   std::mt19937 random(23);
   const ConfigurationOptions options = {
@@ -366,7 +367,7 @@ TEST(Schedule, TheOrderWaitsForWhatItReadsAndPostsWhatItHas) {
   EXPECT_GE(scheduled, 10);
 }
 
-// Two layers read the sum: one directly, the other through the normalization behind it.
+// Two layers read the sum: one directly (`join`), the other after its normalization.
 TEST(Schedule, ExchangesNameTheNodeThatIsRead) {
   Planned planned = Pose(ManyOperators(), 8, FlatMachine(4));
   for (const auto& configurations : planned.problem.configurations) {
@@ -418,8 +419,8 @@ TEST(Schedule, EveryLossHasItsImagesLabels) {
     planned.assignment = RandomAssignment(planned.problem, random);
     const Result<Schedule> schedule = planned.Scheduled();
     if (!schedule.ok()) continue;
-    std::map<std::pair<int, int64_t>, int> labels;  // how often a device has the label of an image
-    std::map<int64_t, int> first;                   // device that loads an image
+    std::map<std::pair<int, int64_t>, int> labels;  // labels of an image on a device: their number
+    std::map<int64_t, int> first;                   // the first device that loads an image
     for (const DeviceBox& one : schedule->nodes.front().boxes) {
       for (int64_t at = one.box[kAxisN].begin; at < one.box[kAxisN].end; ++at) {
         ++labels[{one.device, at}];
@@ -459,7 +460,7 @@ TEST(Schedule, NumbersOfDividedNormalizationsAndClassesAreBroughtTogether) {
   const Statistics& norm = schedule->statistics[0];
   EXPECT_EQ(NodeOf(*schedule, norm.node).name, "norm");
   EXPECT_EQ(norm.kind, StatisticsKind::kBatchNormalization);
-  ASSERT_EQ(norm.groups.size(), 2u);  // four channels in each, with mean and deviation
+  ASSERT_EQ(norm.groups.size(), 2u);  // each has the means and deviations of four channels
   EXPECT_EQ(norm.groups[0].devices, (std::vector<int>{0, 2}));
   EXPECT_EQ(norm.groups[1].devices, (std::vector<int>{1, 3}));
   EXPECT_EQ(norm.groups[0].forward, 8);
@@ -476,8 +477,8 @@ TEST(Schedule, NumbersOfDividedNormalizationsAndClassesAreBroughtTogether) {
   EXPECT_EQ(ElementsOf(*schedule).statistics, 2 * 2 * (8 + 8) + 2 * 2 * 12 + 2 * 3);
 }
 
-// Returns the schedule of a network whose node `norm` normalizes 12 channels of 6 x 6 positions and
-// has these degrees.
+// Returns the schedule of a network in which `norm` normalizes 12 channels of 6 x 6 positions and
+// has the degrees `degrees`.
 Schedule WithNorm(const GroupNormalization& norm, const Degrees& degrees) {
   GraphBuilder net("norms");
   const NodeId first =
@@ -501,7 +502,7 @@ TEST(Schedule, NumbersOfGroupsAreBroughtTogetherByDevicesThatShareThem) {
       {three, {1, 3, 1, 2}, {{0, 1}, {2, 3}, {4, 5}}, 2 * 8},
       {three, {2, 3}, {}, 0},
       {three, {1, 6}, {{0, 1}, {2, 3}, {4, 5}}, 2 * 8},  // each device has two channels of a group
-      {three, {1, 2, 1, 3}, {{0, 1, 2, 3, 4, 5}}, 2 * 8 * 3},  // all devices share the second group
+      {three, {1, 2, 1, 3}, {{0, 1, 2, 3, 4, 5}}, 2 * 8 * 3},  // all devices have the second group
       {{1, true}, {1, 2, 3}, {{0, 3}, {1, 4}, {2, 5}}, 2 * 8 * 2 * 6},
       {{1, true}, {1, 1, 3, 2}, {}, 0},
   };
@@ -568,7 +569,7 @@ TEST(Schedule, ConfigurationsWithoutARuleAreRefusedByName) {
       "known; expected c of 1");
   GraphBuilder other("grouped");
   TransposedConvolution up{12, {1, 2, 2}, {1, 2, 2}};
-  up.groups = 3;  // the second half of the channels begins in the middle of a group of four
+  up.groups = 3;  // two halves of the 12 channels would cut the second group of four
   other.Add("up", up, {other.Add("data", Input{3, {1, 8, 8}}, {})});
   EXPECT_EQ(pinned("up", {1, 2}, *other.Build()).message(),
             "layer 'up' with {n=1, c=2, h=1, w=1}: output channels 0 to 6 cut its groups; expected "
@@ -601,7 +602,7 @@ TEST(Schedule, WhatNeedsAWholeImageIsNotDivided) {
                   ": the loss of output 'last' needs all positions of an image; expected h and w "
                   "of 1");
   }
-  // A search must choose among the configurations that are left.
+  // A search must not choose these configurations.
   const Planned planned = Pose(graph, 8, FlatMachine(4));
   const auto layout = MakeLayout(planned.problem, 4, Strategy::kModel);
   ASSERT_TRUE(layout.ok()) << layout.message();
@@ -628,7 +629,7 @@ TEST(Schedule, ReadersOfOneTensorNeedItOnTheSameDevices) {
       continue;
     }
     ASSERT_TRUE(schedule.ok()) << schedule.message();
-    ASSERT_EQ(schedule->sums.size(), 1u);  // one for both layers, after the gradient of "first"
+    ASSERT_EQ(schedule->sums.size(), 1u);  // a common sum, after the gradient of "first"
     EXPECT_EQ(schedule->sums[0].elements, 20);
     EXPECT_EQ(NodeOf(*schedule, schedule->sums[0].parameters[0].node).name, "first");
   }

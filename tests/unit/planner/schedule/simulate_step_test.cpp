@@ -27,8 +27,8 @@ DeviceAction Waits(int batch) { return {ActionKind::kWait, "", 0, batch}; }
 constexpr int64_t kMegabyte = 1'000'000;  // takes 1 ms at 1 GB/s
 
 // Rank 0 sends to 1 and then to 2, rank 1 receives from 2 and then from 0, and rank 2 receives from
-// 0 and then sends to 1. The two ranks of each pair agree on the order of their messages, but no
-// message can begin.
+// 0 and then sends to 1. Each rank waits for another one, so no message can begin, although the two
+// ranks of each pair agree on the order of their messages.
 TEST(SimulateStep, RefusesThreeRanksWhosePairsAgreeAndWhoStall) {
   StepProgram program;
   program.batches = {{"a", {{0, 1, 1}}}, {"b", {{0, 2, 1}}}, {"c", {{2, 1, 1}}}};
@@ -59,21 +59,21 @@ TEST(SimulateStep, MessagesRunWhileDevicesCompute) {
 }
 
 TEST(SimulateStep, MessagesShareThePortsOfTheLevelsBetweenThem) {
-  // Two nodes have two devices each. Devices of a node are linked at 8 GB/s, and nodes at 1 GB/s
-  // with a latency of half a millisecond.
+  // There are two nodes of two devices. Links between devices of a node have 8 GB/s. The link
+  // between nodes has 1 GB/s and a latency of half a millisecond.
   const Machine machine = MadeMachine({{"inner", 2, 8, 0}, {"outer", 2, 1, 500}});
   StepProgram program;
   program.batches = {{"a", {{0, 2, kMegabyte}, {1, 3, kMegabyte}}}};
   program.devices = {{Posts(0)}, {Posts(0)}, {Posts(0)}, {Posts(0)}};
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 2.5);
-  program.batches[0].messages[1] = {2, 1, kMegabyte};  // the other direction has ports of its own
+  program.batches[0].messages[1] = {2, 1, kMegabyte};  // each direction has its own ports
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 1.5);
   program.batches[0].messages = {{0, 1, kMegabyte}};
   program.devices = {{Posts(0)}, {Posts(0)}, {}, {}};
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 1.0 / 8);
 }
 
-// Without overlap and latency, a step whose parts are equal takes the time that equation 1 gives.
+// Without overlap and latency, and with equal parts, the time of a step is that of equation 1.
 TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
   const Machine machine = MadeMachine({{"bus", 4, 2, 0}});
   GraphBuilder net("chain");
@@ -108,8 +108,8 @@ TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
   }
 }
 
-// Whatever the plan, one order of all exchanges never stalls. A step takes at least as long as any
-// of its devices computes.
+// With any plan, schedules never stall, because all devices follow one order of all exchanges. A
+// step is at least as long as the computing of each of its devices.
 TEST(SimulateStep, NoScheduleStalls) {
   std::mt19937 random(41);
   const Machine machine = MadeMachine({{"inner", 3, 8, 2}, {"outer", 2, 1, 20}});
@@ -139,7 +139,7 @@ TEST(SimulateStep, NoScheduleStalls) {
   EXPECT_GE(simulated, 20);
 }
 
-// The devices of a program send and receive as many bytes as the schedule's devices.
+// The messages of a program must have as many bytes as the schedule moves.
 TEST(SimulateStep, ProgramsMoveWhatSchedulesDo) {
   for (const char scheme : {'a', 'b', 'c'}) {
     Planned planned = Pose(*BuildNetwork("alexnet"), 64, *MachineByName("k20x8"));
@@ -159,7 +159,7 @@ TEST(SimulateStep, ProgramsMoveWhatSchedulesDo) {
       }
       const ScheduleElements elements = ElementsOf(*schedule);
       EXPECT_EQ(bytes, 4 * (elements.transfer + elements.update + elements.statistics)) << scheme;
-      // Every device computes each of its nodes once, forward and backward.
+      // Every device computes each of its nodes once forward (1 ms) and once backward (2 ms).
       for (size_t device = 0; device < program.devices.size(); ++device) {
         double ms = 0;
         for (const DeviceAction& action : program.devices[device]) ms += action.ms;

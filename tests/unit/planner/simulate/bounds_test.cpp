@@ -1,4 +1,5 @@
-// Tests makespans that have a formula, and bounds that must hold when a graph is changed.
+// Tests makespans for which there is a formula, and bounds on makespans, also after a change of the
+// graph.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ TEST(Bounds, AChainTakesTheSumOfItsDurations) {
     graph.Add(task);
   }
   const Timeline timeline = Simulated(graph);
-  EXPECT_EQ(timeline.makespan_ms, sum_ms);  // the same sums in the same order
+  EXPECT_EQ(timeline.makespan_ms, sum_ms);  // equal, because the order of the sum is the same
   EXPECT_EQ(timeline.critical_path.size(), graph.tasks.size());
 }
 
@@ -64,7 +65,7 @@ TEST(Bounds, AWholeDeviceTakesTheSumOfIndependentTasksHoweverItIsShared) {
       graph.Add({.duration_ms = 1.0 + static_cast<double>(random() % 50), .resource = device});
       sum_ms += graph.tasks.back().duration_ms;
     }
-    // Each of 200 ends is computed by a division and a sum, which round.
+    // The tolerance is for rounding: each of 200 ends is computed by a division and a sum.
     EXPECT_NEAR(Simulated(graph).makespan_ms, sum_ms, sum_ms * 200 * 3e-16) << slots << " slots";
   }
 }
@@ -141,10 +142,11 @@ TEST(Bounds, NoMakespanIsBelowOrAboveWhatChainsAndWorkAllow) {
       work_ms = std::max({work_ms, shares_ms, rounds_ms});
       most_ms += shares_ms + rounds_ms;
     }
-    // Shares are rounded to multiples of 2^-32, hence the tolerance.
+    // The tolerance is for shares, which are rounded to multiples of 2^-32.
     EXPECT_GE(timeline.makespan_ms, std::max(chain_ms, work_ms) * (1 - 1e-8));
-    // At any time, the next task of some chain runs at full speed, or its resource works at full
-    // speed, or all slots of its resource run tasks at full speed.
+    // At any time, at least one of these is true for the next task of some chain: it runs at full
+    // speed, its resource works at full speed, or all slots of its resource run tasks at full
+    // speed. So the sum of the three times is a bound.
     EXPECT_LE(timeline.makespan_ms, most_ms * (1 + 1e-8));
   }
 }
@@ -157,7 +159,7 @@ TEST(Bounds, TheCriticalPathHasNoGap) {
   }
 }
 
-// Without slots or sharing, the makespan is the length of the longest path.
+// Without resources, the makespan is the length of the longest path.
 TEST(Bounds, WithoutContentionALongerTaskDelaysByNoMoreThanItself) {
   for (unsigned seed = 0; seed < 1'000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -198,7 +200,7 @@ TEST(Bounds, OnASharedDeviceALongerIndependentTaskEndsNoOtherEarlier) {
     graph.tasks[random() % 10].duration_ms += 2;
     const std::vector<Span> after = Simulated(graph).tasks;
     for (size_t i = 0; i < before.size(); ++i) {
-      // Ten ends of at most 100 ms are each computed with a few roundings.
+      // The tolerance is for rounding: each of ten ends, of at most 100 ms, is rounded a few times.
       EXPECT_GE(after[i].end_ms, before[i].end_ms - 1e-12);
     }
   }

@@ -1,5 +1,5 @@
-// Simulates graphs of a million tasks. Recursion over them would exhaust the stack, and a time that
-// grows faster than n log n would exceed the test's timeout.
+// Simulates graphs of a million tasks. Recursion over tasks would exhaust the stack, and an
+// algorithm slower than n log n would exceed the test's timeout.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(LargeGraphs, AMillionTasksThatShareADeviceAllAtOnce) {
     graph.Add({.duration_ms = static_cast<double>(i % 1'000), .resource = device});
     sum_ms += graph.tasks.back().duration_ms;
   }
-  // Each of 1,000 ends is computed with a few roundings.
+  // The tolerance is for rounding: each of 1,000 ends is rounded a few times.
   EXPECT_NEAR(Simulated(graph).makespan_ms, sum_ms, sum_ms * 1'000 * 1e-15);
 }
 

@@ -11,7 +11,7 @@ struct GraphShape {
   int tasks = 12;              // at most
   int resources = 3;           // at most
   bool whole_ms = false;       // durations are whole, and no resource is overfilled
-  bool has_deadlocks = false;  // some dependencies point to later tasks
+  bool has_deadlocks = false;  // some tasks depend on tasks that are added later
 };
 
 class RandomGraphs {
@@ -29,12 +29,13 @@ class RandomGraphs {
   std::mt19937 random_;
 };
 
-// Returns the longest chain of dependencies and queue orders, as if each task had its resource to
-// itself. REQUIRES: all dependencies point to tasks that were added before.
+// Returns the length of the longest chain of tasks, of which each must wait for the previous one
+// because of a dependency or a queue. Ignores that resources are shared. REQUIRES: tasks depend
+// only on tasks that were added before.
 double LongestChainMs(const TaskGraph& graph);
 
-// Fails the test unless the critical path leads from 0 to the makespan without a gap, through tasks
-// that held each other up.
+// Fails the test unless the critical path leads from 0 to the makespan without a gap, and each of
+// its tasks had to wait for the previous one.
 void ExpectPathExplains(const TaskGraph& graph, const Timeline& timeline);
 
 }  // namespace ucudnn::simulate

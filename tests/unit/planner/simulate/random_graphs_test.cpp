@@ -1,4 +1,4 @@
-// Compares simulations with a slow reference, over random graphs.
+// Compares simulations of random graphs with a slow reference.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,8 +11,8 @@
 namespace ucudnn::simulate {
 namespace {
 
-// Between the ends of two successive tasks, a time is rounded a few times, each time by at most
-// 2^-52 of its size.
+// Returns a bound on rounding errors. From the end of one task to the next end, a time is rounded a
+// few times, each time by at most 2^-52 of its size.
 double ToleranceMs(const Timeline& timeline) {
   return timeline.makespan_ms * static_cast<double>(timeline.tasks.size()) * 1e-15;
 }

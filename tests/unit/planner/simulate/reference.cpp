@@ -43,8 +43,9 @@ class ReferenceSimulation {
     return false;
   }
 
-  // Ends and begins tasks until nothing changes any more. A task that uses no resource begins as
-  // soon as it is ready. If it takes no time, it ends at the same moment.
+  // Ends and begins tasks at the present time until nothing changes any more. A task that uses no
+  // resource begins as soon as it is ready. A task without duration ends at the time at which it
+  // begins.
   void EndAndUnblock() {
     std::vector<size_t> ready;
     for (bool is_changed = true; is_changed;) {

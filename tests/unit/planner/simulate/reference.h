@@ -1,6 +1,6 @@
-// Finds the timeline of a graph of tasks: advances the time to the next end of a task, and then
-// looks at every task. This is slow, and follows only from the definition of resources, queues and
-// dependencies.
+// Finds the timeline of a graph of tasks in the simplest way: advances the time to the next end of
+// a task, and then examines every task. This is slow, but uses only the definitions of resources,
+// queues and dependencies.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Tests schedules that were worked out by hand. Comments give the times of each task.
+// Tests schedules that were worked out by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,8 +71,8 @@ TEST(Schedules, TasksThatOverfillADeviceShareIt) {
 TEST(Schedules, TheSumOfSharesIsHowMuchSlowerTasksAre) {
   TaskGraph graph;
   const ResourceId device = graph.AddResource("device");
-  // All tasks run at 2/3 of their speed until 6 ms, then the last runs alone with 2 of its 6 ms
-  // left.
+  // All tasks run at 2/3 of their speed until 6 ms. Then 2 of the 6 ms of the last one are left,
+  // and it runs alone.
   graph.Add({.duration_ms = 4, .resource = device, .share = 0.75});
   graph.Add({.duration_ms = 4, .resource = device, .share = 0.25});
   graph.Add({.duration_ms = 6, .resource = device, .share = 0.5});
@@ -84,9 +84,9 @@ TEST(Schedules, ADeviceIsAtFullSpeedAgainAfterItWasOverfilled) {
   const ResourceId device = graph.AddResource("device");
   const QueueId stream = graph.AddQueue("stream");
   graph.Add({.duration_ms = 1, .resource = device, .queue = stream});
-  graph.Add({.duration_ms = 1, .resource = device});  // both until 2 ms
+  graph.Add({.duration_ms = 1, .resource = device});  // overfills the device until 2 ms
   graph.Add({.duration_ms = 3, .resource = device, .queue = stream});
-  graph.Add({.duration_ms = 4, .queue = stream});  // the device is idle
+  graph.Add({.duration_ms = 4, .queue = stream});  // meanwhile the device is idle
   graph.Add({.duration_ms = 5, .resource = device, .queue = stream});
   EXPECT_THAT(Simulated(graph).tasks,
               ElementsAre(Span{0, 2}, Span{0, 2}, Span{2, 5}, Span{5, 9}, Span{9, 14}));
@@ -107,10 +107,10 @@ TEST(Schedules, ASlotGoesToTheTaskThatWasReadyFirstAndThenToTheSmallestId) {
   const ResourceId device = graph.AddResource("device", 1);
   const TaskId late = graph.Add({.duration_ms = 2});
   const TaskId early = graph.Add({.duration_ms = 1});
-  const TaskId join = graph.Add({.after = {early}});  // takes no time, and delays no task behind it
-  graph.Add({.duration_ms = 4, .resource = device});  // begins immediately: 0 to 4
+  const TaskId join = graph.Add({.after = {early}});  // has no duration, and so delays nothing
+  graph.Add({.duration_ms = 4, .resource = device});  // ready at 0: runs first
   graph.Add({.duration_ms = 4, .resource = device, .after = {late}});  // ready at 2: runs last
-  graph.Add({.duration_ms = 4, .resource = device, .after = {join}});  // ready at 1, smaller id
+  graph.Add({.duration_ms = 4, .resource = device, .after = {join}});  // ready at 1, as the last
   graph.Add({.duration_ms = 4, .resource = device, .after = {early}});
   const std::vector<Span> tasks = Simulated(graph).tasks;
   EXPECT_EQ(tasks[3], (Span{0, 4}));
@@ -138,7 +138,7 @@ TEST(Schedules, ATaskOfNoDurationStillWaitsForItsSlot) {
 }
 
 // R. L. Graham, "Bounds on Multiprocessing Timing Anomalies", 1969: nine tasks on three processors
-// take 12 ms. They take 13 ms if each task is 1 ms shorter, and 15 ms on four processors.
+// need 12 ms. They need 13 ms if each task is 1 ms shorter, and 15 ms on four processors.
 double GrahamMakespan(int processors, double shorter) {
   TaskGraph graph;
   const ResourceId machine = graph.AddResource("processors", processors);

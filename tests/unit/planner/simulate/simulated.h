@@ -14,7 +14,7 @@ inline void PrintTo(const Span& span, std::ostream* out) {
   *out << span.begin_ms << " to " << span.end_ms << " ms";
 }
 
-// Fails the test if the graph is refused.
+// Returns the timeline of the graph. Fails the test if the graph is refused.
 inline Timeline Simulated(const TaskGraph& graph) {
   Result<Timeline> timeline = Simulate(graph);
   EXPECT_TRUE(timeline.ok()) << timeline.message();
