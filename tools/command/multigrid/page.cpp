@@ -110,7 +110,7 @@ std::string CoarseningText(const ReportedStage& stage) {
 }
 
 // Returns T = h * steps: solves of several depths usually have equal T, but not equal h.
-std::string TimeText(const ReportedStage& stage) {
+std::string IntervalText(const ReportedStage& stage) {
   if (!stage.step) return "";
   return NumberText("T = %.3g", *stage.step * static_cast<double>(stage.steps));
 }
@@ -127,7 +127,7 @@ std::vector<SolveRow> SolveRowsOf(const std::vector<MultigridReport>& reports) {
         attributes.push_back({Counted(stage.steps, "layer"), report.network, number,
                               CoarseningText(stage), report.coarse, report.relaxation,
                               "start " + report.start, report.norm, report.precision,
-                              DevicesText(report), TimeText(stage)});
+                              DevicesText(report), IntervalText(stage)});
       }
     }
   }
