@@ -1,6 +1,7 @@
 // Tests tensors of which each rank may have a copy. If each rank has one element along an axis, its
-// tensor may be a copy or a stripe. If the results differ, the user says which of the two it is
-// (UCUDNN_SPATIAL_ONE). A program may also declare its tensors to be replicated.
+// tensor may be a copy or a stripe. If a copy and a stripe give different results, the user says
+// which of the two it is (UCUDNN_SPATIAL_ONE). A program may also declare its tensors to be
+// replicated.
 #include <gtest/gtest.h>
 
 #include "tests/unit/spatial/split_layer.h"

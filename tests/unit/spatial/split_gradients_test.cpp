@@ -1,5 +1,5 @@
 // Tests gradients over several calls: accumulated gradients, rows of dy that are received once for
-// two calls, and sums that nobody waits for yet. Also tests until when the program may choose who
+// two calls, and sums that run on after the call. Also tests until when the program may choose who
 // sums gradients.
 #include <cuda.h>
 
@@ -328,7 +328,7 @@ TEST(Deferred, SumsAreNotWaitedForUntilTheProgramSaysSo) {
   }
 }
 
-// A layer's sum is still running when the next layers' calls come.
+// A layer's sum is still running when the calls of the next layers are made.
 TEST(Deferred, CallsThatFollowAreExact) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     RankJob job;
