@@ -177,7 +177,7 @@ struct RandomProgram {
     const auto any = [&](int from, int to) {
       return std::uniform_int_distribution<int>(from, to)(random);
     };
-    // If a program timed each plan just once before the loop, its timing could look like an
+    // If a program timed each plan just once before the loop, the timing could look like an
     // iteration.
     const int problems = any(2, 12), times = any(timing == kBefore ? 2 : 1, 4);
     std::vector<std::vector<KernelRun>> plans(problems);

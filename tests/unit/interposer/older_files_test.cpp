@@ -1,6 +1,5 @@
-// Tests files that ucudnn wrote before it knew tiles (tests/support/before_tiles), on the
-// stand-in's real arithmetic: programs follow the files' divisions of the mini-batch, and measure
-// nothing.
+// Tests files that ucudnn wrote before it had tiles (tests/support/before_tiles), on the stand-in's
+// real arithmetic. Programs follow the files' divisions of the mini-batch, and measure nothing.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 #include <unistd.h>
