@@ -335,7 +335,7 @@ TEST(AxisSources, TouchThePositionsThatReadAnotherPart) {
     int64_t end = -1;
     const auto sources = SourcesOf(at.cut, at.part, at.exchanged);
     for (const Interval& run : TouchedRuns(at.cut, at.part, at.exchanged, sources)) {
-      ASSERT_GT(run.begin, end);  // two runs that touch would be one run
+      ASSERT_GT(run.begin, end);  // adjacent runs would be one run
       ASSERT_GT(run.end, run.begin);
       end = run.end;
       for (int64_t position = run.begin; position < run.end; ++position) found.insert(position);

@@ -62,8 +62,8 @@ std::vector<ConvolutionProblem> Layers() {
 
 class Rebatching : public ::testing::Test {
  protected:
-  // Calls `visit` with the layer's graph and the graphs of the other batches, if the library
-  // accepts the graph.
+  // Calls `visit` with the problem, its graph at kBatch and its graphs at kBatches, if the library
+  // accepts the first graph.
   template <typename Visit>
   static void WithGraphs(ConvolutionProblem problem, const Kind& kind, Operation operation,
                          const GraphOptions& options, const Visit& visit) {

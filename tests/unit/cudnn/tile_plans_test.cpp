@@ -181,8 +181,8 @@ TEST_F(TilePlans, OfEveryEngineAreTheNativeOnes) {
   EXPECT_GE(plans_, 1500);
   // Tiles at the border have padding on one side alone, which some engines refuse.
   EXPECT_GT(refused_, 0);
-  // Only one engine accepts packed tiles but refuses views. It needs no workspace, so no limit
-  // excludes it.
+  // Only one engine accepts packed tiles but refuses views. It needs no workspace, so no workspace
+  // limit ever excludes it.
   EXPECT_EQ(refuse_views_, std::set<std::string>{"backward_data graph:2"});
 }
 

@@ -29,7 +29,7 @@ class CapturedStep : public OnePlan {
 
   int Pieces() const { return problem_.n / kPart; }
   void Run() { OnePlan::Run(*operands_); }
-  // Captures one execution and returns the number of its nodes.
+  // Captures one execution and returns the number of nodes of the graph.
   size_t Capture(CUstreamCaptureMode mode, CUgraphExec* exec) {
     const CUgraph graph = stream_.Capture([&] { Run(); }, mode);
     const size_t nodes = test::NodesOf(graph);

@@ -278,7 +278,8 @@ TEST(GraphPlans, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
 }
 
 // A program may time the plans of a list against each other. If all of them changed to the one
-// engine that fits, the promise of that engine would leave no room for pieces in the next process.
+// engine that fits, the promise of that engine would leave no workspace for pieces in the next
+// process.
 TEST(GraphPlans, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
   for (const bool strict : {false, true}) {
     GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes, strict),

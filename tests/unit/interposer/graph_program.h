@@ -354,13 +354,13 @@ class OnePlan {
   Program& program() { return program_; }
   const test::Graph& hooked() const { return hooked_; }
   cudnnBackendDescriptor_t plan() const { return plan_->get(); }
-  // Returns the workspace that the program is told.
+  // Returns the workspace size that the program is told for the plan.
   size_t ToldBytes() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
   WorkspaceBudget& TheBudget() { return test::BudgetOf(program_.interposer); }
   // Returns the report on the first kernel.
   nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
   std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
-  // Returns memory with exactly the workspace that the program is told.
+  // Returns operands with a workspace of exactly ToldBytes().
   std::unique_ptr<Operands> Memory() {
     return std::make_unique<Operands>(problem_, graph_options_, ToldBytes());
   }

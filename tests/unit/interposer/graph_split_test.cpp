@@ -1,5 +1,5 @@
-// Tests plans of the graph API in a process whose images are split, on the stand-in's real
-// arithmetic. Its two ranks are threads.
+// Tests plans of the graph API whose images are split over two ranks, on the stand-in's real
+// arithmetic. The ranks are threads of one process.
 #include <gmock/gmock.h>
 
 #include <barrier>

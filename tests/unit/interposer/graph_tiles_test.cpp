@@ -57,8 +57,8 @@ TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
   }
 }
 
-// The total is a third of the plan's need, and the program is told a need of 0. The plan is the
-// network's only kernel. Once the network is learned, the tiles run in ucudnn's workspace.
+// The total workspace is a third of the plan's need, and the program is told a need of 0. The plan
+// is the network's only kernel. Once the network is learned, the tiles run in ucudnn's workspace.
 TEST(GraphTiles, RunWithinOneBudget) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation);
@@ -229,7 +229,8 @@ TEST(GraphTiles, DoNotRunWhereTheyAreSlowerInPlace) {
     EXPECT_FALSE(plan.Kernel().contains("graph_nodes"));
     EXPECT_EQ(plan.program().Report()["fallbacks"], nlohmann::json::array());
   }
-  // Another process reads from the store that tiles are not faster in place.
+  // Another process reads from the store that tiles in the memory of the whole image are not
+  // faster.
   TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
   EXPECT_EQ(plan.Reason(), reason);
   EXPECT_EQ(plan.Pieces(), 1);

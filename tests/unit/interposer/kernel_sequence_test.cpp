@@ -29,9 +29,9 @@ TEST(KernelSequence, IsKnownAtItsFirstWholeRepeat) {
   for (const auto& [calls, expected] : std::initializer_list<std::pair<const char*, size_t>>{
            {"abcabc", 6},
            {"abcab", 0},
-           {"abacabac", 8},        // a kernel comes twice an iteration
-           {"abbcabbc", 8},        // twice in a row
-           {"aabcaabc", 8},        // twice at the beginning
+           {"abacabac", 8},        // kernel a runs twice in an iteration
+           {"abbcabbc", 8},        // kernel b runs twice in a row
+           {"aabcaabc", 8},        // kernel a runs twice at the beginning
            {"abababcabababc", 4},  // "abab" is a whole repeat, so c comes too late
            {"abcdefgabcdefg", 14},
            {"aababa", 6},         // the repeat, "baba", does not begin with the first kernel

@@ -30,9 +30,9 @@ inline Options WithoutLimit() {
   return options;
 }
 
-// Executes the whole image slowly, so that tiles in place are faster on every machine. The pause
-// suffices where the image takes a few ms. Where it takes long, as in a build without optimisation,
-// the repetitions make the whole image take four times as long as its tiles.
+// Executes the whole image slowly, so that tiles in its memory are faster on every machine. The
+// pause suffices where the image takes a few ms. Where it takes long, as in a build without
+// optimisation, the repetitions make the whole image take four times as long as its tiles.
 inline cudnnStatus_t ExecuteWholesSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                          cudnnBackendDescriptor_t pack) {
   const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);

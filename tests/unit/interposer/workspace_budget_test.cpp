@@ -114,7 +114,8 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     budget = std::make_unique<WorkspaceBudget>(
         driver, context, budget_bytes, WorkspaceDivision::kConcurrent, std::string(), &plan);
   }
-  // Takes `bytes` for the call's kernel, as its plan would.
+  // Takes a segment of `bytes` for the call's kernel. Returns an empty segment if the kernel's
+  // share of the budget is smaller.
   WorkspaceBudget::Segment Take(const Call& call, size_t bytes) {
     const ArenaOwner owner = Owner(call.handle, call.stream);
     const WorkspaceBudget::Share share = budget->ShareOf(Kernel(call.kernel), owner);
@@ -162,7 +163,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
     const size_t budget_bytes = size_t(any(1, 40)) * 1000;
     Make(budget_bytes, division);
     for (const char& handle : handles) budget->Open(&handle);
-    // Finds by brute force which handles are ordered.
+    // Declares the order of random pairs of handles. Finds by brute force which handles are
+    // ordered.
     int group[kHandles];
     bool declared[kHandles] = {};
     std::iota(group, group + kHandles, 0);

@@ -43,7 +43,7 @@ struct RankState {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   cudnnHandle_t handle = nullptr;
-  std::unique_ptr<spatial::GradientSums> sums;  // this rank's own, as in a process
+  std::unique_ptr<spatial::GradientSums> sums;  // each rank has its own, as if it were a process
   std::unique_ptr<spatial::SplitCalls> calls;
   transport::Ranks* ranks = nullptr;   // owned by `calls`
   spatial::CallDeclarations declared;  // what the next calls declare

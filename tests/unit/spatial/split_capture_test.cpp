@@ -12,7 +12,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A process reports each cause once, so one test looks for all of them.
+// A process reports each cause of a refusal once, so one test looks for all causes.
 TEST(SplitCaptureRefusals, AreToldInWords) {
   const SplitLayer layer(Operation::kForward, 4, 3), other(Operation::kBackwardData, 4, 3);
   testing::internal::CaptureStderr();
@@ -407,7 +407,7 @@ TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   EXPECT_EQ(descriptors, kKept * of_one) << "the graph is destroyed";
 }
 
-// Lets `stream` sleep for kMilliseconds.
+// Makes `stream` sleep for kMilliseconds.
 template <int kMilliseconds>
 void Sleep(CUstream stream) {
   EXPECT_EQ(

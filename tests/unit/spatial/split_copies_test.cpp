@@ -132,7 +132,8 @@ TEST(SplitReplicated, OnOneRankAloneIsAnErrorOnAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// A call that one rank cannot make is refused on all ranks, like any other, and the job goes on.
+// Like any other call, a replicated call that one rank cannot make is refused on all ranks. The job
+// goes on.
 TEST(SplitReplicated, CallThatOneRankCannotMakeIsRefusedOnAll) {
   RankJob job;
   const ConvolutionProblem problem = WholeOnEachRank(Operation::kForward);

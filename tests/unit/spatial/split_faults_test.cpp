@@ -223,7 +223,7 @@ TEST(SplitAgreementEach, ManySizesAreExact) {
   }
 }
 
-// If the ranks' calls differ, already the first call that differs is an error on all ranks.
+// Ranks wait for each other's records, so the first call that differs is an error on all ranks.
 TEST(SplitRecords, AreWaitedForWhereTheUserWantsThat) {
   RankJob job({.waits_for_records = true});
   const SplitLayer a(Operation::kForward, 4, 4, 1), b(Operation::kBackwardData, 4, 4, 1);
@@ -307,7 +307,7 @@ TEST(SplitRecords, ForkedChildLeavesNothing) {
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 4));
   const pid_t child = fork();
   if (child == 0) {
-    alarm(5);  // ends a child that waits for a lock which another thread held
+    alarm(5);  // ends a child that waits for a lock which another thread held at the fork
     _exit(job.rank(0).calls->Leave() ? 1 : 0);
   }
   int status = -1;
@@ -474,7 +474,7 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
   }
 }
 
-// Behaves like an exchange that was aborted: the stream continues, although nothing was received.
+// Behaves as if every exchange was aborted: the stream continues, although nothing was received.
 class LosingChannel : public CountingChannel {
  public:
   LosingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,

@@ -10,7 +10,7 @@
 namespace ucudnn::test {
 namespace {
 
-// Each step adds its gradient to dw, in the same memory.
+// Each step adds its gradient to the same dw in device memory.
 TEST(SplitGradients, AccumulateOverSteps) {
   for (const DataType type : {DataType::kFloat, DataType::kDouble, DataType::kHalf}) {
     RankJob job;
@@ -139,7 +139,7 @@ TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
   }
 }
 
-// An equal address does not prove equal values.
+// dy has the same address in both calls, but not the same values.
 TEST(SameGradient, OtherValuesAtTheSameAddressAreExchanged) {
   RankJob job;
   const GradientPair pair(job);

@@ -359,7 +359,7 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
       EXPECT_EQ(results[static_cast<size_t>(rank)], results[static_cast<size_t>(first)]);
     }
   }
-  // dy must be equal on all ranks here, so no warning is logged.
+  // All ranks have the same dy, as a global pooling requires, so no warning is logged.
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
@@ -650,7 +650,7 @@ TEST(SplitPoolingTraffic, OfAWindowPerStrideIsNone) {
   EXPECT_EQ(traffic.exchanges, 0);
 }
 
-// Once a rank has failed, every call is an error on all ranks.
+// Once a rank has failed, every call on any rank returns an error.
 TEST(SplitPoolingFault, IsNanOnceTheJobHasFailed) {
   RankJob job({.grid = "h2"});
   EXPECT_EQ(RunWindows(job, {Window(4, 3, 1, 1), Window(4, 3, 1, 1)}, kMax),

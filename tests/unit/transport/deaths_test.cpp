@@ -44,7 +44,7 @@ TEST_P(Deaths, WhileItWaitsForOthersToJoin) {
   job.meeting.times.refusing = Milliseconds(500);
   Child child(RankThat(job.Of(victim()), [](Ranks&, const Child::Tell&) {}));
   std::vector<Meeting> others = Meetings(job, victim());
-  others.pop_back();  // rank 3 does not come
+  others.pop_back();  // rank 3 does not join
   std::thread killer([&] {
     std::this_thread::sleep_for(Milliseconds(500));
     child.Kill();

@@ -11,7 +11,7 @@ namespace ucudnn::transport::testing {
 namespace {
 
 // Returns a function of the failing NCCL. The first call loads that library into the process.
-// Channels are opened later, and use an NCCL that the process has already loaded.
+// Channels that open later use it, because an NCCL that is already loaded is found first.
 template <class Function>
 Function* OfFailingNccl(const char* name) {
   static void* const library = dlopen(FAILING_NCCL, RTLD_NOW | RTLD_LOCAL);
