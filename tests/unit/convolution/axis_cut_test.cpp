@@ -1,6 +1,6 @@
-// Tests two answers about a cut axis. The first: does a program that knows nothing of the cut
-// compute the same as without the cut? The test looks at every window. The second: what does a part
-// read from other parts? The test looks at every pair of a window and a tap.
+// Tests cut axes against loops over all windows and taps. CutAxis must accept exactly the cuts with
+// which the parts' own convolutions compute each window of the axis once. SourcesOf must list
+// exactly what a part reads.
 #include "convolution/axis_cut.h"
 
 #include <gmock/gmock.h>
@@ -124,9 +124,9 @@ Pairs PairsOf(const SlidingWindow& window, const Interval& windows, const Interv
   return pairs;
 }
 
-// Adds the pairs of the rectangle `term`. Its windows are relative to `windows_at`, its elements to
-// `elements_at`. Returns false if a pair is already there, or if the rectangle reads beyond its
-// elements.
+// Adds the (window, tap, element) triples of `term` to `pairs`. The windows of `term` are counted
+// from `windows_at`, its elements from `elements_at`. Returns false if `pairs` already has such a
+// triple, or if a `term` without pad reads beyond its elements.
 bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows_at,
               int64_t elements_at, Pairs& pairs) {
   for (int64_t at = 0; at < term.windows.Length(); ++at) {
@@ -144,8 +144,9 @@ bool AddPairs(const SlidingWindow& window, const AxisTerm& term, int64_t windows
   return true;
 }
 
-// Returns the size of the largest subset of `pairs` in which no two lie in one rectangle of pairs:
-// at least so many rectangles are needed. Tries all subsets, so `pairs` must be few.
+// Two pairs lie in one rectangle if `pairs` also has the rectangle's other two corners. Returns the
+// size of the largest subset of `pairs` in which no two pairs lie in one rectangle. At least as
+// many rectangles are needed to cover `pairs`. Tries all subsets, so `pairs` must be few.
 size_t MostApart(const Pairs& pairs, std::vector<Pair> chosen = {}) {
   size_t most = chosen.size();
   for (const Pair& next : pairs) {
@@ -195,8 +196,8 @@ TEST(PairRectangles, AreTheFewestBetweenNeighbours) {
       for (int64_t stride = 1; stride <= 2; ++stride) {
         const int64_t last = (taps - 1) * dilation;
         const SlidingWindow window = {taps, dilation, stride, last / 2};
-        // The loop below tries the halos before and after a long run of windows. These halos have
-        // gaps where both the stride and the dilation are above 1.
+        // The elements in the loop below are those directly before or after nine windows. If the
+        // stride and the dilation both exceed 1, the windows skip some of these elements.
         if (stride > 1 && dilation > 1) continue;
         for (const auto& [windows, elements] :
              {std::pair{Interval{0, 9}, Interval{-window.pad, 0}},
@@ -211,7 +212,8 @@ TEST(PairRectangles, AreTheFewestBetweenNeighbours) {
 }
 
 TEST(PairRectangles, AreOfWindowsWhereThoseAreFewer) {
-  // Two windows of six taps move by three: element 3 is tap 3 of the first and tap 0 of the second.
+  // Window 0 reads elements 0 to 5, and window 1 reads elements 3 to 8. So element 3 is tap 3 of
+  // window 0 and tap 0 of window 1.
   EXPECT_EQ(PairRectangles({6, 1, 3, 0}, {0, 2}, {3, 7}),
             (std::vector<AxisTerm>{{{0, 1}, {3, 6}, {3, 6}, 0}, {{1, 2}, {0, 4}, {3, 7}, 0}}));
 }
@@ -222,8 +224,8 @@ struct CutPart {
   int part = 0;
   Exchanged exchanged = Exchanged::kElements;
 
-  // Owned() returns the exchanged positions that a part owns, Result() the positions of this part's
-  // result.
+  // Owned() returns the positions of the exchanged tensor that part `owner` owns. Result() returns
+  // the positions of the result that `part` owns.
   Interval Owned(int owner) const { return OwnedOf(exchanged == Exchanged::kElements, owner); }
   Interval Result() const { return OwnedOf(exchanged != Exchanged::kElements, part); }
   Interval All() const {
@@ -232,8 +234,7 @@ struct CutPart {
   Interval OwnedOf(bool elements, int owner) const {
     return elements ? cut.elements[owner] : cut.windows[owner];
   }
-  // Returns all pairs of the whole axis that join a position of Result() to one of
-  // `exchanged_positions`.
+  // Returns the pairs of a position in Result() and a position in `exchanged_positions`.
   Pairs With(const Interval& exchanged_positions) const {
     return exchanged == Exchanged::kElements ? PairsOf(cut.window, Result(), exchanged_positions)
                                              : PairsOf(cut.window, exchanged_positions, Result());
@@ -334,7 +335,7 @@ TEST(AxisSources, TouchThePositionsThatReadAnotherPart) {
     int64_t end = -1;
     const auto sources = SourcesOf(at.cut, at.part, at.exchanged);
     for (const Interval& run : TouchedRuns(at.cut, at.part, at.exchanged, sources)) {
-      ASSERT_GT(run.begin, end);  // two runs that touch would be one run
+      ASSERT_GT(run.begin, end);  // adjacent runs would be one run
       ASSERT_GT(run.end, run.begin);
       end = run.end;
       for (int64_t position = run.begin; position < run.end; ++position) found.insert(position);
@@ -343,8 +344,8 @@ TEST(AxisSources, TouchThePositionsThatReadAnotherPart) {
   });
 }
 
-// Returns what part 2 of 5, an inner one, reads from its neighbour. Each part has `windows`
-// windows.
+// Cuts an axis into 5 parts of `windows` windows each. Returns what part 2 reads from its
+// neighbour, part 2 + `side`.
 AxisSource Neighbour(const SlidingWindow& window, int64_t windows, int side, Exchanged exchanged) {
   const auto cut = Cut(window, std::vector<int64_t>(5, windows * window.stride));
   EXPECT_TRUE(cut.ok()) << cut.message();
@@ -360,7 +361,8 @@ int64_t Length(const AxisSource& source) {
   return length;
 }
 
-// Calls visit(window, extent) for each window that can be cut.
+// Calls visit(window, extent) for each window with which an axis can be cut. `extent` is the extent
+// of the window.
 template <typename Visit>
 void ForEachCuttableWindow(const Visit& visit) {
   for (int64_t taps = 1; taps <= 7; ++taps) {
@@ -381,7 +383,7 @@ TEST(AxisSources, OfInnerPartsAreTheClosedForms) {
     const int64_t behind = std::max<int64_t>(0, extent - window.stride - window.pad);
     const AxisSource top = Neighbour(window, 24, -1, Exchanged::kElements);
     const AxisSource bottom = Neighbour(window, 24, 1, Exchanged::kElements);
-    // If stride and dilation both exceed 1, some rows between the ends may not be read.
+    // If stride and dilation both exceed 1, windows may skip rows inside the halo.
     const bool dense = window.stride == 1 || window.dilation == 1;
     const int64_t stripe = 24 * window.stride;
     EXPECT_EQ(top.runs.empty() ? 0 : stripe - top.runs.front().range.begin, window.pad);
@@ -428,7 +430,8 @@ TEST(AxisSources, ThreeTapsOfAnyDilationAreOneRectangleASide) {
 }
 
 TEST(AxisSources, OfAWideKernelAreSoonFound) {
-  // A window reads 10000 positions on either side: 1000 parts of 10 each, and its own part.
+  // Part 2048 reads 10000 positions on either side of its own 10: those of 1000 parts before it and
+  // of 1000 parts after it. Part 2048 itself is one more source.
   const auto cut = Cut({20001, 1, 1, 10000}, std::vector<int64_t>(4096, 10));
   ASSERT_TRUE(cut.ok());
   EXPECT_EQ(SourcesOf(*cut, 2048, Exchanged::kElements).size(), 2001u);

@@ -1,5 +1,5 @@
-// Convolutions cut at random over the ranks of one group, and convolutions computed from their
-// definition. Tests of cut geometry use them: nothing here comes from the formulas under test.
+// Convolutions cut at random among the ranks of one group, and convolutions computed from their
+// definition. Tests compare cut geometry with them, so nothing here uses the formulas under test.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-// A box of an image, read and written in place.
+// A box of an image. Writes through At() change the image.
 struct View {
   uint64_t* origin = nullptr;
   Place extents = {0, 0, 0};
@@ -51,9 +51,9 @@ struct Moves {
   Place dilation = {1, 1, 1};
   bool is_flipped = false;  // the filter's last element is the first tap
 };
-// By the definition, adds the convolution of two operands to the operand that `operation` computes.
-// Fails the test if cuDNN's legacy API would refuse the extents: y must have the extents that x, w
-// and the pad on both sides give.
+// Computes a convolution by its definition, and adds the result to the operand that `operation`
+// computes. Fails the test if cuDNN's legacy API would refuse the extents: y must have the extents
+// that x, w and the pad on both sides give.
 void Convolve(Operation operation, const View& x, const View& w, const View& y, const Moves& moves);
 
 // Counts, one by one, the windows that fit into an axis padded on both sides.
@@ -67,11 +67,12 @@ struct RandomAxis {
   std::string Text() const;
 };
 
-// Looks at every window, and returns whether the parts' own convolutions compute each window of the
-// whole exactly once.
+// Returns whether the parts' own convolutions compute each window of the uncut axis exactly once.
+// Looks at every window.
 bool IsTransparent(const RandomAxis& axis);
 
-// A convolution of one image and one channel, and its cut, which is transparent along every axis.
+// A convolution of one image and one channel, and a cut of it. IsTransparent() holds for each axis
+// of the cut.
 struct CutConvolution {
   ConvolutionProblem whole;  // its extents of x are the sums of `extents`
   SpatialGrid grid;
@@ -94,11 +95,13 @@ class RandomCuts {
  public:
   explicit RandomCuts(unsigned seed) : random_(seed) {}
 
-  // Draws 1 to `most_taps` taps, dilation 1 to 3, stride 1 to 4, any pad, and `parts` stripes of
-  // any extents, many of them smaller than a halo. The cut may be transparent or not.
+  // Draws 1 to `most_taps` taps, dilation 1 to 3, stride 1 to 4, and a pad of at most the window's
+  // extent. Draws `parts` parts of any extents, many of them smaller than a halo. IsTransparent()
+  // holds for some of the axes, but not for all.
   RandomAxis Axis(int parts, int most_taps);
   RandomAxis TransparentAxis(int parts, int most_taps);
-  // Draws mostly cuts along h alone into up to 5 parts, otherwise cuts along two or three axes.
+  // Draws mostly cuts along one axis, usually h and sometimes w, into up to 5 parts. The other cuts
+  // are along two or three axes.
   CutConvolution Next(Operation operation);
   std::mt19937_64& Random() { return random_; }
 

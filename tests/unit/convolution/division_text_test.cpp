@@ -1,4 +1,5 @@
-// Tests divisions in words, and that what is written about tiles can be read back.
+// Tests the texts that describe divisions, and that ReadPlan reads back the tiles that PlanRuns
+// writes.
 #include "convolution/division_text.h"
 
 #include <gtest/gtest.h>
@@ -101,7 +102,8 @@ TEST(DivisionText, TilesAreWrittenWithTheirExtentsAndBorders) {
       R"("workspace_bytes": 200, "piece_ms": 0.5}])");
 }
 
-// Here x has more elements than engines can count, so tiles of x are packed; y has fewer.
+// A tile's view of x spans more elements than engines can count, so a packed copy replaces the
+// view. A tile's view of y spans fewer.
 TEST(DivisionText, PackedTilesAreWrittenWithTheirCopies) {
   const ConvolutionProblem whole =
       ProblemWith({.n = 1, .c = 256, .k = 2, .x = {1, 4096, 4096}, .type = DataType::kBfloat16});
@@ -145,7 +147,7 @@ TEST(DivisionText, WhatIsWrittenOfAnyTilesIsReadBack) {
     const TileGrid grid = random.Grid(whole);
     if (!CutIntoTiles(whole, grid).ok()) continue;
     const Division division = DivisionOf(whole, grid);
-    // A grid along n alone is written as a plain division of n.
+    // A cut along n alone is written as micro-batches, without tiles.
     if (division.tiles->kinds[0].lengths == TileLengths{}) continue;
     ++divided;
     const std::string text = JsonOf(division);

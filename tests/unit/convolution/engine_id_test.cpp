@@ -18,7 +18,8 @@ using Graph = EngineId::Graph;
 using Legacy = EngineId::Legacy;
 using namespace std::string_literals;
 
-// Texts that no part of ucudnn writes, but that an imported row or another release may hold.
+// Texts that ucudnn does not write for an engine. An imported row or a row of another release may
+// contain them.
 std::vector<std::string> ForeignTexts() {
   return {"mine",
           " ",

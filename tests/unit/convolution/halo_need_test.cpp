@@ -1,4 +1,5 @@
-// Tests the least that ranks must exchange, against what windows read and what messages hold.
+// Tests HaloNeedOf, the least that ranks must exchange. It must equal what windows read, and
+// messages must hold at least as much.
 #include "convolution/halo_need.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +49,8 @@ int64_t ReadOf(const Stripes& owner, const Stripes& reader) {
   return product;
 }
 
-// Messages hold whole rows, also columns that windows skip, so they may hold more than is needed.
+// Messages hold whole rows, including columns that no window reads. So they may hold more than
+// HaloNeedOf counts.
 TEST(HaloNeed, OfAnyStripesIsWhatIsReadAndMessagesHoldIt) {
   constexpr unsigned kSeed = 20261125;
   constexpr int kRounds = 2000;

@@ -43,7 +43,7 @@ TEST(PartialSums, TakeFourAndTwoBytesAnElementOnAligned) {
   EXPECT_EQ(AccumulatorBytes(volume), 7424u);
   EXPECT_EQ(PartialSumBytes(volume), 7424u + 3840u);
   ConvolutionProblem exact = FilterGradient();
-  exact.w = {1, 8, 16};  // 3840 elements: at 4 and at 2 bytes each, a multiple of the alignment
+  exact.w = {1, 8, 16};  // 3840 elements: 15360 and 7680 bytes, multiples of the alignment
   EXPECT_EQ(PartialSumBytes(exact), 3840u * 6);
 }
 
@@ -52,7 +52,7 @@ TEST(PartialSums, PiecesCostTheirEngineAndTheSum) {
   const MicroConfiguration piece = AsPartial(FilterGradient(), measured, 0.25);
   EXPECT_EQ(piece, (MicroConfiguration{"legacy:1", 4, 2.75, 4072, true}));
   EXPECT_EQ(EngineBytes(FilterGradient(), piece), 1000u);
-  EXPECT_EQ(EngineBytes(FilterGradient(), measured), 0u);  // the workspace is smaller than the sum
+  EXPECT_EQ(EngineBytes(FilterGradient(), measured), 0u);  // 1000 bytes cannot hold the sum's 3072
   const MicroConfiguration whole = {"legacy:1", 8, 2.5, 1000, true};
   EXPECT_EQ(EngineBytes(FilterGradient(), whole), 1000u);
   EXPECT_EQ(EngineBytes(FilterGradient(DataType::kFloat), measured), 1000u);

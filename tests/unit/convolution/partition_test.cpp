@@ -1,4 +1,4 @@
-// Tests the closed formulas for windows and parts against elements looked at one by one.
+// Tests the formulas for windows and parts against loops over single elements.
 #include "convolution/partition.h"
 
 #include <gtest/gtest.h>
@@ -158,7 +158,7 @@ TEST(Windows, OfNoImageAndOfNegativeExtentsReadNothing) {
 }
 
 TEST(Groups, AreReadWhole) {
-  // Two groups of three filters on two channels each.
+  // There are two groups, each with three filters and two channels.
   EXPECT_EQ(ChannelsOfGroups({0, 3}, 3, 2), (Interval{0, 2}));
   EXPECT_EQ(ChannelsOfGroups({2, 4}, 3, 2), (Interval{0, 4}));
   EXPECT_EQ(ChannelsOfGroups({5, 6}, 3, 2), (Interval{2, 4}));

@@ -43,8 +43,8 @@ TEST(Problem, OutputExtentsOfAbsurdNumbersSaturate) {
   EXPECT_EQ(OutputExtents(problem), (Spatial{kMost, kMost, std::numeric_limits<int>::min()}));
 }
 
-// Walks the addresses. Returns the least number of images after which x and y are both aligned to
-// `alignment` bytes again.
+// Returns the least number of images, at least 1, after which x and y are both aligned to
+// `alignment` bytes again. Tries 1, 2, 3 and so on.
 int WalkedStep(const ConvolutionProblem& problem) {
   for (int64_t step = 1;; ++step) {
     const auto element = static_cast<int64_t>(ElementBytes(problem.type));
@@ -67,7 +67,7 @@ TEST(Problem, LegalStepIsTheFirstAlignedImage) {
   }
 }
 
-// Says how tensors lie in memory: in a packed layout, with a gap after every row, with images of
+// How tensors lie in memory: packed in one of two layouts, with gaps along all axes, with images of
 // odd length, or with the batch innermost.
 enum class Memory { kNchw, kNhwc, kGaps, kOddImages, kBatchInnermost };
 
@@ -97,8 +97,8 @@ Strides StridesOf(Memory memory, int n, int channels, const Spatial& extents) {
   return strides;
 }
 
-// For every type, layout, rank and alignment a boundary is legal exactly where the addresses of
-// both tensors are aligned.
+// For every type, layout, rank and alignment, a boundary between images is a multiple of LegalStep
+// exactly where the addresses of both tensors are aligned.
 TEST(Problem, MultiplesOfTheLegalStepAreTheAlignedBoundaries) {
   constexpr int kImages = 270;  // more than twice the step of any case
   const Spatial kExtents[] = {{3, 5, 5}, {2, 6, 7}, {1, 7, 9}, {4, 8, 8}};

@@ -1,5 +1,6 @@
-// Rows next to cuts are computed again from assembled rows. Tests them against the undivided
-// convolution: 10,000 random cuts along one to three axes, forward and backward_data in turns.
+// Tests that rows next to cuts, computed again from assembled tensors, are those of the undivided
+// convolution. There are 10,000 random cuts along one to three axes, alternately for forward and
+// for backward_data.
 #include "convolution/recomputation.h"
 
 #include <gtest/gtest.h>
@@ -177,8 +178,8 @@ TEST(Recomputation, IsOfTheRowsThatAHaloTouchesAndOfEachOnce) {
               const bool is_touched = touched[0][d] || touched[1][h] || touched[2][w];
               ++(is_touched ? touched_rows : untouched_rows);
               if (all.At(d, h, w) == (is_touched ? 1u : 0u)) continue;
-              // A touched position may stay uncomputed only if there is an axis along which nothing
-              // contributes to it. Then the halo contributes nothing either.
+              // The boxes may leave out a touched position only if there is an axis along which no
+              // element and tap contribute to it. Then the halo does not contribute to it either.
               ASSERT_TRUE(is_touched && all.At(d, h, w) == 0 &&
                           !ReadsAlongAllAxes(cut, cell, {d, h, w}))
                   << "rank " << cell << ", row " << d << " " << h << " " << w << " computed "

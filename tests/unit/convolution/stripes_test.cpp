@@ -1,4 +1,4 @@
-// Tests that the contributions of own tensors and of messages add up, over all ranks, to the
+// Tests that the contributions of all ranks' own tensors and received messages add up to the
 // undivided convolution. There are 20,000 random cuts along one to three axes, a third of them for
 // each operation.
 #include "convolution/stripes.h"
@@ -44,8 +44,8 @@ SpatialBox OwnedOf(const CutConvolution& cut, int cell) {
   return IsForward(cut) ? cut.ElementsOf(cell) : cut.WindowsOf(cell);
 }
 
-// The whole operands of a convolution: random numbers, except in the tensor that the operation
-// computes.
+// The undivided operands of a convolution: random numbers, and zeros in the tensor that the
+// operation computes.
 struct Operands {
   Image x, w, y;
 
@@ -67,8 +67,8 @@ SpatialBox BoxOf(const HaloTerm& term, Interval AxisTerm::*which) {
   return {term[0].*which, term[1].*which, term[2].*which};
 }
 
-// Adds what `block` contributes to the rank's result. `received` has the numbers of the block, and
-// `own` is the rank's own tensor: y in forward, otherwise x. `received` is of the other tensor.
+// Adds what `block` contributes to the rank's result. `own` is the rank's own y in forward, and its
+// own x otherwise. `received` holds the block's elements of the tensor that ranks exchange.
 void AddTerms(const CutConvolution& cut, const HaloBlock& block, Image& received, Image& own,
               Image& w) {
   for (const HaloTerm& term : block.terms) {
@@ -174,8 +174,8 @@ TEST(Stripes, EachHaloElementIsReceivedOnceAndNoOtherIs) {
       [](const CutConvolution& cut, const std::vector<Stripes>& cells, std::mt19937_64& random) {
         const int cell = static_cast<int>(random() % cells.size());
         const SpatialBox own = OwnedOf(cut, cell);
-        // For each axis, the positions of the whole tensor that are needed: all positions that are
-        // read from other parts and, if any of the own part is read, all of the own part.
+        // For each axis, the positions that this rank needs: all positions that it reads from other
+        // parts and, if it reads any position of its own part, all positions of its own part.
         std::array<std::set<int64_t>, kMaxSpatial> needed;
         int64_t expected = 1, owned = 1;
         for (size_t axis = 0; axis < kMaxSpatial; ++axis) {

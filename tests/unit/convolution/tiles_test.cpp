@@ -1,5 +1,5 @@
-// Tests tiles against the definition of a convolution: each tile is computed from its own problem
-// and offsets alone, as a library would, in the memory of the whole tensors.
+// Tests tiles against the definition of a convolution. Each tile is computed as a library would
+// compute it: from its own problem and offsets alone, in the memory of the whole tensors.
 #include "convolution/tiles.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ struct TileOperands {
   TileMemory x, w, y;
 };
 
-// The elements at which a convolution begins, in the memory of each tensor.
+// The offsets of a convolution's first elements in the memory of each tensor, in elements.
 struct Offsets {
   int64_t x = 0, w = 0, y = 0;
 };
@@ -68,8 +68,9 @@ void ForEachProduct(const ConvolutionProblem& problem, const Visit& visit) {
   });
 }
 
-// Computes `problem` from the fields of the problem alone. The result replaces the output in
-// `operands`, or is added to it if `adds`. Fails the test if the problem reaches beyond the memory.
+// Computes `problem`, whose tensors begin at the offsets `at`, by the definition of a convolution.
+// The result replaces the output in `operands`, or is added to it if `adds`. Fails the test if the
+// problem reaches beyond the memory.
 void Compute(const ConvolutionProblem& problem, TileOperands& operands, const Offsets& at,
              bool adds) {
   const int64_t channels = problem.c / problem.groups, filters = problem.k / problem.groups;
@@ -197,8 +198,8 @@ bool CheckTiles(const ConvolutionProblem& whole, const TileGrid& grid, std::mt19
   return true;
 }
 
-// Each element of the output is written once. Only a filter's gradient is written by every tile
-// that adds to it.
+// Each element of the output is written once. Only an element of a filter's gradient is written
+// several times, once by each tile that adds to it.
 TEST(Tiles, ComputeWhatTheWholeDoes) {
   constexpr uint64_t kSeed = 35;
   RandomGrids grids(kSeed);
@@ -254,7 +255,8 @@ TEST(Tiles, HaveEqualLengthsButForOneRow) {
   EXPECT_EQ(RowsOf(*cut, &Tile::x), (RowTexts{"0-4", "2-7", "5-10", "8-11"}));
 }
 
-// Windows of stride 2 and pad 1 begin at rows -1, 1, 3, 5 of the image.
+// The windows have stride 2 and pad 1. They begin at rows -1, 1, 3 and 5 of the image, so tiles can
+// begin at rows 1, 3 and 5.
 TEST(Tiles, OfBackwardDataBeginWhereWindowsDo) {
   const ConvolutionProblem whole =
       ProblemWith({.operation = Operation::kBackwardData, .x = {1, 8, 8}, .stride = {1, 2, 2}});
@@ -309,8 +311,8 @@ TEST(Tiles, OfChannelsLastBeginOnSixteenBytes) {
   EXPECT_TRUE(CutIntoTiles(whole, {.spatial = {1, 64, 1}}).ok());
 }
 
-// A tile of 256 channels, which lie 4096 x 4096 elements apart, spans almost 2^32 elements; a tile
-// of two channels spans few enough.
+// A tile of x has 256 channels, 4096 x 4096 elements apart, and spans almost 2^32 elements. A tile
+// of y has two channels and spans few enough.
 TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
   ConvolutionProblem whole =
       ProblemWith({.n = 1, .c = 256, .k = 2, .x = {1, 4096, 4096}, .type = DataType::kBfloat16});
@@ -322,7 +324,7 @@ TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
     EXPECT_EQ(kind.problem.x_strides, PackedStrides(whole.layout, 256, kind.problem.x));
     EXPECT_EQ(kind.problem.y_strides[1], int64_t{4096} * 4096);
   }
-  // With channels last a tile's rows lie side by side, however much the whole spans.
+  // With channels last, a tile's rows are contiguous, so the tile spans only its own elements.
   whole.layout = Layout::kNhwc;
   SetPackedStrides(whole);
   const auto last = CutIntoTiles(whole, {.spatial = {1, 64, 1}});

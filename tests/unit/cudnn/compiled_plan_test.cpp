@@ -1,6 +1,6 @@
 // Tests plans whose kernels cuDNN compiles while it makes the plan, such as plans with a scale or a
-// dReLU after the convolution. BuildPart compiles the kernels anew for another batch. The plan that
-// it makes equals the plan that the library itself makes. Uses the real library, without a GPU.
+// dReLU after the convolution. For another batch, BuildPart lets cuDNN compile the kernels anew.
+// Its plan equals the plan that the library itself makes. Uses the real library, without a GPU.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -96,9 +96,9 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
             *PlanWorkspace(RealCudnn(), native->get()));
   EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()));
 
-  // In a plan of another batch, cuDNN would accept the kernels that it compiled for this batch, and
-  // they would write all images of this batch. EditPlan makes its plan of read->json, which has no
-  // kernels, so the plan cannot be built.
+  // cuDNN would accept kernels compiled for this batch in a plan of another batch. The kernels
+  // would still write all images of this batch. EditPlan edits read->json, which has no kernels, so
+  // the plan cannot be built.
   const auto edited =
       EditPlan(read->json, read->convolution, test::AtBatch(read->convolution, kOtherBatch));
   ASSERT_TRUE(edited.ok()) << edited.message();

@@ -1,4 +1,5 @@
-// Tests reading cuDNN's descriptors and making our own, with the stand-in's descriptors.
+// Tests reading a program's cuDNN descriptors and creating ucudnn's own. The stand-in for cuDNN
+// provides the descriptors.
 #include "cudnn/descriptors.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests that ReadLibraryFile answers or refuses whatever a damaged or hostile file contains, and
+// Tests that ReadLibraryFile returns a library or an error for any damaged or hostile file, and
 // never crashes.
 #include "cudnn/dynamic_section.h"
 

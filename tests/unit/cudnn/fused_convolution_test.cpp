@@ -1,4 +1,5 @@
-// Tests reading what an execution plan computes, with plans of the real library, without a GPU.
+// Tests reading from an execution plan's JSON what the plan computes, and editing that JSON. The
+// plans are those of the real library, without a GPU.
 #include "cudnn/fused_convolution.h"
 
 #include <gmock/gmock.h>
@@ -20,8 +21,8 @@ using test::GraphOptions;
 using test::RealCudnn;
 using ::testing::HasSubstr;
 
-// There are as many filters as images, to test that a filter's leading extent is not taken for the
-// batch.
+// There are as many filters as images, so a test fails if a filter's leading extent is mistaken for
+// the batch.
 ConvolutionProblem Problem(Operation operation = Operation::kForward) {
   return test::ProblemWith(
       {.operation = operation, .n = 64, .c = 32, .k = 64, .x = {1, 28, 28}, .alignment = 16});
@@ -155,7 +156,7 @@ TEST(FusedConvolution, ReadsWhatIsFused) {
   EXPECT_THAT(ReadFusedConvolution(JsonOf(problem, options))->engine.Text(), HasSubstr("+bias"));
 }
 
-// `rows` is a part of the image's rows, such as one rank of a split convolution computes.
+// `rows` has fewer rows than the image, as one rank of a split convolution has.
 TEST(FusedConvolution, ThePlanAtOtherExtentsIsTheOneThatTheLibraryBuilds) {
   int built = 0;
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
@@ -342,7 +343,7 @@ TEST(PlanWords, NameOperationsAndExtents) {
   EXPECT_EQ(PlanWords(json), "convolution_forward 64x32x28x28 by 64x32x3x3 half + add + relu_fwd");
   EXPECT_EQ(PlanWords(JsonOf(Problem(Operation::kBackwardFilter))),
             "convolution_backward_filter 64x32x28x28 by 64x32x3x3 float");
-  // Operations that generate statistics have no mode, and PlanWords does not name their tensors.
+  // An operation that generates statistics has no mode, and PlanWords does not name its tensors.
   const std::string statistics = With(
       json, "{\"operation\":\"CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR\",\"pointwiseMode\"",
       "{\"operation\":\"CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR\",\"genStatsMode\"");
@@ -351,7 +352,7 @@ TEST(PlanWords, NameOperationsAndExtents) {
   EXPECT_THAT(Refusal(statistics), HasSubstr("GEN_STATS"));
 }
 
-// PlanWords accepts any text, because its result appears in messages alone.
+// PlanWords accepts any text, because its result appears only in messages.
 TEST(PlanWords, AreOfAnyText) {
   const std::string json = JsonOf(Problem());
   for (size_t length = 0; length < json.size(); length += 11) {
@@ -403,7 +404,7 @@ TEST(PlanEdit, TellsAResidualFromABiasAtASingleImage) {
     options.residual = options.relu = true;
     options.bias = bias;
     const std::string json = JsonOf(problem, options);
-    if (json.empty()) continue;  // the library has no plan for it
+    if (json.empty()) continue;  // the library has no plan for this problem
     ++read;
     const auto convolution = ReadFusedConvolution(json);
     ASSERT_TRUE(convolution.ok()) << convolution.message();

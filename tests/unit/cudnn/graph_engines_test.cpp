@@ -1,4 +1,4 @@
-// Tests GraphEngines, which offers plans of the graph API through the interface Engines, with the
+// Tests GraphEngines, which offers plans of the graph API through the interface Engines. Uses the
 // real library, without a GPU.
 #include "cudnn/graph_engines.h"
 
@@ -88,7 +88,8 @@ TEST(GraphEngines, APieceNeverNeedsMoreThanItWasMeasuredWith) {
   }
 }
 
-// x has more than 2^34 elements, and some pieces have more than 2^31.
+// x has more than 2^34 elements. The part of 50000 images has more than 2^31 elements, the part of
+// 1000 images fewer.
 TEST(GraphEngines, TensorsBeyondTwoToThe31AreBuiltAtAnyBatch) {
   ConvolutionProblem problem = Problem(Operation::kForward);
   problem.n = 100000;

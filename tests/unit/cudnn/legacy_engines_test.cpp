@@ -22,8 +22,8 @@ TEST(LegacyNumericClass, FollowsTheAlgorithmOfEachOperation) {
             NumericClass::kWinograd);
 }
 
-// convolution/engine_name has names of its own, because convolution/ does not include cuDNN's
-// header.
+// convolution/ does not include cuDNN's header, so convolution/engine_name spells the names of the
+// algorithms itself.
 TEST(EngineName, IsThatOfCudnnsHeader) {
   const auto expect = [](Operation operation, int algorithm, const std::string& name) {
     EXPECT_EQ(EngineName(operation, EngineId::Legacy{algorithm, std::nullopt}),

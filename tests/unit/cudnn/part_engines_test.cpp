@@ -1,5 +1,6 @@
-// Tests EnginesOfPart, the engines for tiles of a convolution of 2^31 elements, which only engine 0
-// serves undivided. Uses the real library, without a GPU.
+// Tests EnginesOfPart, which finds engines for a tile of a large convolution. The convolution has
+// tensors of 2^31 elements, and only the library's engine 0 supports it undivided. Uses the real
+// library, without a GPU.
 #include "cudnn/part_engines.h"
 
 #include <gmock/gmock.h>
@@ -83,7 +84,7 @@ TEST(PartEngines, ServeTilesOfWhatEngine0AloneServes) {
         for (const TileKind& kind : tiles.kinds) {
           const auto built = BuildPart(RealCudnn(), DescribedDevice(), engine, {kind.problem});
           ASSERT_TRUE(built.ok()) << engine.convolution.engine << ": " << built.message();
-          // An engine that copied the tile first would need more workspace than 1 MiB.
+          // An engine that first copies the tile would need more than 1 MiB of workspace.
           EXPECT_LE(*PlanWorkspace(RealCudnn(), built->get()), size_t{1} << 20);
           const auto& [index, knobs, fusion] = *engine.convolution.engine.graph();
           const auto native = Graph(kind.problem, options).Plan(static_cast<int>(index), knobs);

@@ -1,4 +1,5 @@
-// Tests operation graphs of legacy kernels, with the real library, without a GPU.
+// Tests the operation graphs that ProblemGraph makes for kernels of the legacy API. Uses the real
+// library, without a GPU.
 #include "cudnn/problem_graph.h"
 
 #include <gmock/gmock.h>
@@ -84,7 +85,7 @@ TEST(ProblemGraph, NoEngineIsCoarserThanTheMathType) {
   }
 }
 
-// The graph API has no math type, so a part of a plan is the same plan under each math type.
+// The graph API has no math type, so BuildPart must make plans of parts under every math type.
 TEST(ProblemGraph, EnginesRunPartsUnderEveryMathType) {
   for (const MathType math : {MathType::kDefault, MathType::kTensorOp,
                               MathType::kTensorOpAllowConversion, MathType::kFma}) {
@@ -137,8 +138,8 @@ TEST(ProblemGraph, OtherNamesAreRefused) {
   }
 }
 
-// Measuring and execution make pieces of filter gradients with default PieceScales, whatever beta
-// the calls have.
+// ucudnn makes pieces of a filter's gradient with default PieceScales, for measuring and for
+// execution, whatever beta the program's calls have.
 TEST(ProblemGraph, GradientsOfTheFilterAreReadyToAdd) {
   ConvolutionProblem problem = Problem(Operation::kBackwardFilter);
   const std::vector<GraphTemplate> engines = GraphOf(problem).Heuristics(1);

@@ -1,6 +1,6 @@
 // BuildPart moves a plan to another batch through its JSON. Tests that the result is the plan that
-// the library itself builds for that batch: same engine, same knobs, same workspace. Uses the real
-// library, without a GPU.
+// the library itself builds for that batch, with the same engine, knobs and workspace. Uses the
+// real library, without a GPU.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -62,8 +62,8 @@ std::vector<ConvolutionProblem> Layers() {
 
 class Rebatching : public ::testing::Test {
  protected:
-  // Calls `visit` with the layer's graph and the graphs of the other batches, if the library
-  // accepts the graph.
+  // Calls `visit` with the problem, its graph at kBatch and its graphs at kBatches, if the library
+  // accepts the first graph.
   template <typename Visit>
   static void WithGraphs(ConvolutionProblem problem, const Kind& kind, Operation operation,
                          const GraphOptions& options, const Visit& visit) {
@@ -83,8 +83,8 @@ class Rebatching : public ::testing::Test {
     visit(problem, graph, others);
   }
 
-  // Compares the plans of one engine at all other batches. Returns false if the library has no plan
-  // of that engine at kBatch.
+  // Compares BuildPart's plans of one engine at the batches of `others` with the library's own.
+  // Returns false if the library has no plan of that engine at kBatch.
   bool Compare(const Graph& graph, const std::vector<Graph>& others, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options,
                const ConvolutionProblem& problem) {
@@ -126,7 +126,7 @@ class Rebatching : public ::testing::Test {
 };
 
 TEST_F(Rebatching, WorkspaceIsTheNativePlans) {
-  // The test takes every `every`-th pair of a layer and a kind.
+  // The test compares every `every`-th pair of a layer and a kind.
   const int every = test::Cases(1, 3);
   int pairs = 0;
   const auto compare = [&](const auto& problem, const Graph& graph, const auto& others) {

@@ -1,6 +1,6 @@
 // BuildPart makes the plan of a tile from the JSON of the whole convolution's plan. Tests that the
-// result is the plan that the library itself builds for the tile: same engine, knobs, workspace and
-// text. Uses the real library, without a GPU.
+// result is the plan that the library itself builds for the tile, with the same engine, knobs,
+// workspace and text. Uses the real library, without a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -98,8 +98,8 @@ class TilePlans : public ::testing::Test {
     }
   }
 
-  // Compares the plan that BuildPart makes for each kind of tile with the library's own. Returns
-  // false if the library has no plan of this engine for the whole.
+  // Compares BuildPart's plan for each kind of tile with the library's own. Returns false if the
+  // library has no plan of this engine for the whole convolution.
   bool Compare(const Graph& whole, const Tiles& cut, const std::vector<Graph>& tiles, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options) {
     const auto plan = whole.Plan(engine, knobs);
@@ -181,7 +181,8 @@ TEST_F(TilePlans, OfEveryEngineAreTheNativeOnes) {
   EXPECT_GE(plans_, 1500);
   // Tiles at the border have padding on one side alone, which some engines refuse.
   EXPECT_GT(refused_, 0);
-  // The one engine that accepts only packed tiles needs no workspace, so no limit ever excludes it.
+  // Only one engine accepts packed tiles but refuses views. It needs no workspace, so no workspace
+  // limit ever excludes it.
   EXPECT_EQ(refuse_views_, std::set<std::string>{"backward_data graph:2"});
 }
 
@@ -189,8 +190,8 @@ TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
   int chosen = 0;
   ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {
     for (const bool fuses : {false, true}) {
-      // In the library's own plan for a tile along k or groups, an operand with one value per
-      // channel has other strides.
+      // In a tile along k or groups, the library's own plan gives other strides than BuildPart to
+      // an operand with one value per channel.
       if (fuses && (whole.operation != Operation::kForward || cut.kinds[0].problem.k != whole.k)) {
         continue;
       }
@@ -219,7 +220,7 @@ TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
   EXPECT_GE(plans_, 300);
 }
 
-// A network for one image, and the extent of its input; 0 stands for the network's own extent.
+// A network for one image, and the extent of its input. The extent 0 means the network's default.
 struct Network {
   const char* name;
   int extent;
@@ -227,7 +228,7 @@ struct Network {
 constexpr Network kNetworks[] = {
     {"vae-decoder", 128}, {"vae-decoder", 256}, {"unet-3d", 0}, {"video-vae", 0}};
 
-// Each kernel of four networks is cut into eight tiles, or into fewer if it cannot be cut so often.
+// Each kernel of four networks is cut into eight tiles, or into fewer if eight are not possible.
 TEST_F(TilePlans, OfNetworksWithOneImageAreTheNativeOnes) {
   constexpr int kPlans = 3;  // number of plans that the heuristics rank first
   int kernels = 0, compared = 0;
@@ -269,8 +270,8 @@ TEST_F(TilePlans, OfNetworksWithOneImageAreTheNativeOnes) {
   EXPECT_GE(plans_, 5000);
 }
 
-// Tiles are measured as their SlackTwin, on less memory than the whole tensors take. The measured
-// workspace must be the one that the tile needs.
+// Tiles are measured as their SlackTwin, which needs less memory than the whole tensors. Both must
+// need the same workspace.
 TEST_F(TilePlans, NeedTheWorkspaceOfTheirSlackTwins) {
   int packed_differ = 0;
   ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {

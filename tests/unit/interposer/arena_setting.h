@@ -12,7 +12,7 @@
 
 namespace ucudnn::interposer {
 
-// Checks that each test's arena returns all device memory that it took.
+// Checks that each test's arena frees all device memory that it allocated.
 class ArenaTest : public test::DeviceTest {
  protected:
   ~ArenaTest() override { EXPECT_EQ(test::FreeBytes(), before); }

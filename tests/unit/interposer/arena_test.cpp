@@ -1,4 +1,4 @@
-// Tests ucudnn's own workspace on the stand-in's driver.
+// Tests the arena, which holds ucudnn's own workspace, on the stand-in's driver.
 #include "interposer/budget/arena.h"
 
 #include <gtest/gtest.h>
@@ -212,7 +212,7 @@ TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   EXPECT_EQ(FreeBytes(), before);
 }
 
-// Two handles left the arena. Waited(first) stands for a wait for the device that began before the
+// Two handles left the arena. Waited(first) reports a wait for the device that began before the
 // second handle left, so the second handle's work may still run.
 TEST_F(ArenaTest, OnlyWhatWasLeftBeforeTheDeviceWasWaitedForIsFreed) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
@@ -260,7 +260,7 @@ TEST_F(ArenaTest, SizesThatRiseHaveTheWholeLimitInTheEnd) {
   const ArenaOwner owner = Owner(0, 1);
   for (size_t bytes = 100; bytes <= 3000; bytes += 100) {
     EXPECT_EQ(arena.Available(owner), 3000u);
-    // A call for which there is no room yet runs without workspace.
+    // A call for which the arena has no segment yet runs without workspace.
     for (int call = 0; call < 2 && arena.Take(owner, bytes, nullptr).data == nullptr; ++call) {
       EXPECT_EQ(call, 0) << bytes;
       EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
@@ -272,8 +272,8 @@ TEST_F(ArenaTest, SizesThatRiseHaveTheWholeLimitInTheEnd) {
   EXPECT_NE(arena.Take(owner, 3000, nullptr).data, nullptr) << "what can never be is no reason";
 }
 
-// Calls of a network need different sizes in turn, and are enqueued long before the device runs
-// them.
+// The calls of a network need different sizes in turn. They are enqueued long before the device
+// runs them.
 TEST_F(ArenaTest, TheLargestOfSizesInTurnHasItsSegment) {
   HeldStream stream;
   Arena arena(*cuda::GetDriver(), context, 3000);

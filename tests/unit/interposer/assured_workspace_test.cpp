@@ -1,5 +1,5 @@
-// Tests workspace that the arena has assured: while other owners' work runs, inside captures, and
-// if the device has no more memory.
+// Tests workspace that the arena has assured while other owners' work runs, inside captures, and if
+// the device has no more memory.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -65,8 +65,8 @@ TEST_F(ArenaTest, StreamsDoNotWaitForEachOthersAssuredWork) {
   arena.GiveBack(segment, first.get());
   arena.GiveBack(other, second);
   EXPECT_EQ(cuStreamSynchronize(second), CUDA_SUCCESS);
-  // The first stream's work still runs. The stream's next call runs after it, so it gets the same
-  // segment; other streams get a free segment.
+  // The first stream's work still runs. The next call of the first stream runs after that work, so
+  // it gets the same segment. Other streams get a free segment.
   for (int call = 0; call < 3; ++call) {
     EXPECT_EQ(arena.BorrowAssured(Owner(0, 1), 1000, first.get()).data, segment.data);
     arena.GiveBack(segment, first.get());

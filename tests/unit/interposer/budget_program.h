@@ -1,5 +1,5 @@
-// A program with one kernel under a total workspace. The kernel runs in pieces if ucudnn provides
-// the workspace.
+// A program with one kernel under a total workspace. If ucudnn provides the workspace, the kernel
+// runs in pieces.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ inline Options Budget(size_t bytes) {
   return options;
 }
 
-// Algorithm 0 needs no workspace; algorithm 1 is faster in pairs of images.
+// Algorithm 0 needs no workspace. Algorithm 1 is faster, in pairs of images.
 struct Shared : Program {
   explicit Shared(Operation of, size_t budget = kAmple) : Program(of, Budget(budget)) {
     EXPECT_GT(need, 0u);
@@ -27,8 +27,8 @@ struct Shared : Program {
   }
 
   const void* CallersWorkspace() const { return Call().workspace; }
-  // Runs one call, expects that algorithm 1 computes it in pairs of images, and returns their
-  // workspace.
+  // Runs one call and expects that algorithm 1 computes it in pairs of images. Returns the
+  // workspace that the pairs used.
   const void* Ran(size_t bytes = 0) {
     ExpectRight(0, bytes);
     EXPECT_THAT(TheCalls(), ::testing::SizeIs(kImages / 2));

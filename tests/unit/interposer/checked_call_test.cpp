@@ -164,7 +164,7 @@ struct Checked {
   Bytes undivided;  // the output of the undivided engine without a check
 };
 
-// Checks 4 + 4 + 2 images of `engine` against algorithm 0.
+// Runs `engine` in pieces of 4, 4 and 2 images, and checks the result against algorithm 0.
 Checked CheckThree(Caller& caller, const Fault& fault, double alpha = 1, double beta = 0,
                    const std::string& engine = "legacy:1") {
   const Configuration configuration = {
@@ -293,7 +293,7 @@ TEST(RunChecked, APlanThatNothingCanReplaceIsNotChecked) {
   EXPECT_EQ(caller.Output(call), caller.contents(2));
 }
 
-// A value that overflowed in the caller's data is no fault of the plan.
+// An infinity or NaN in the caller's own data is no fault of the plan.
 TEST(RunChecked, NanAndInfinityOfTheCallersAgree) {
   for (const double special :
        {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
@@ -306,7 +306,7 @@ TEST(RunChecked, NanAndInfinityOfTheCallersAgree) {
   }
 }
 
-// A residual connection works in place: z is the output itself.
+// A residual connection may compute in place: z is the output itself.
 TEST(RunChecked, ZMayBeTheOutput) {
   Caller caller(ComparedProblem(Operation::kForward), 0);
   cudnnActivationDescriptor_t relu;

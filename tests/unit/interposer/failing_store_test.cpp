@@ -1,4 +1,4 @@
-// Tests a store that fails at each of its operations in turn.
+// Tests calls while the store fails at one of its operations, for each operation in turn.
 #include <gtest/gtest.h>
 
 #include "legacy_program.h"

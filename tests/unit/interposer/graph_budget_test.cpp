@@ -50,7 +50,7 @@ class Shared : public OnePlan {
     MakePlans();
   }
 
-  // Returns the workspace that one piece needs (bytes), including the room for its partial sum.
+  // Returns the bytes of workspace that one piece needs, with its partial sum.
   size_t need() const { return need_; }
   void EndRecording() {
     const Status status = program_.interposer.sessions().EndRecording(program_.handle);

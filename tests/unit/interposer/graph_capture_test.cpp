@@ -1,6 +1,6 @@
 // Tests CUDA graphs of the graph API's plans on the stand-in. A step that is captured after a
-// warm-up replays its pieces. A step without a warm-up is captured undivided. A capture is not
-// disturbed if another thread decides and measures.
+// warm-up replays its pieces. A step without a warm-up is captured undivided. If another thread
+// decides and measures during a capture, it does not disturb the capture.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ class CapturedStep : public OnePlan {
 
   int Pieces() const { return problem_.n / kPart; }
   void Run() { OnePlan::Run(*operands_); }
-  // Captures one execution and returns the number of its nodes.
+  // Captures one execution and returns the number of nodes of the graph.
   size_t Capture(CUstreamCaptureMode mode, CUgraphExec* exec) {
     const CUgraph graph = stream_.Capture([&] { Run(); }, mode);
     const size_t nodes = test::NodesOf(graph);
@@ -75,7 +75,7 @@ TEST_P(GraphCapture, WithoutAWarmUpItIsUndivided) {
     EXPECT_EQ(step.Capture(mode, &exec), 1u);
     step.ExpectReplays(exec);
     EXPECT_EQ(step.Kernel()["undivided_calls"], 1);
-    // Pieces run outside a capture, so the next capture contains them.
+    // The pieces run outside a capture first, so the next capture contains them.
     step.Run();
     EXPECT_EQ(step.Capture(mode, &exec), static_cast<size_t>(step.Pieces()));
     step.ExpectReplays(exec);

@@ -262,7 +262,7 @@ TEST(GraphFusedNames, DifferWhereGraphsDo) {
   EXPECT_EQ(names.size(), graphs.size());
 }
 
-// Measurements of one graph say nothing about another graph.
+// Measurements of one graph must not divide another graph.
 TEST(GraphFusedNames, KeepMeasurementsApart) {
   const ConvolutionProblem problem = Problem(Operation::kForward);
   Program program(test::Planned());

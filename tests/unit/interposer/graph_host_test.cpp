@@ -36,8 +36,8 @@ struct CaseProgram : Program {
         plain_part(WithBatch(problem, kPart), of.options, real, {handle}),
         graph(problem, of.options, hooked, {handle}) {}
 
-  // Stores that pieces of kPart images of `engine` are fast, and whether they were compared.
-  // Returns false if the engine does not serve the pieces, or if a piece needs more workspace than
+  // Stores fast times for pieces of kPart images of `engine`, as compared or not. Returns false if
+  // the engine does not support the problem or the pieces, or if a piece needs more workspace than
   // the undivided convolution.
   bool StorePieces(int engine, bool compared) {
     const auto whole = plain.Plan(engine), piece = plain_part.Plan(engine);

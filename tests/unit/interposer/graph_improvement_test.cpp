@@ -1,5 +1,5 @@
-// Tests execution plans that were decided while nothing was known about them. As soon as
-// measurements are known, these plans run faster, within the promised workspace.
+// Tests execution plans that were decided before anything was measured. Once measurements are
+// known, these plans run faster, within the promised workspace.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -15,7 +15,7 @@ using test::Executions;
 using test::GraphSetting;
 using test::Unmeasured;
 
-// Stores the measurement of the undivided plan last: a process that measures nothing stops asking
+// Stores the measurement of the undivided plan last. A process that measures nothing stops asking
 // the store once the store has this measurement.
 void Measure(GraphSetting& setting) {
   setting.Measured("graph:38", GraphSetting::kPart, 1, GraphSetting::kPartBytes);
@@ -65,7 +65,7 @@ TEST(GraphImprovement, APromiseOfAnEarlierProcessLeavesRoomForPieces) {
   EXPECT_EQ(setting.Workspace(plan), GraphSetting::kPartBytes);
 }
 
-// The failed plan is faster by its measurements, but they do not prove that it works.
+// By its measurements the failed plan is the fastest, but measurements do not prove that it works.
 TEST(GraphImprovement, APlanThatFailedIsNotTakenAgain) {
   GraphSetting setting(test::PlannedSetting::WithoutTime(), {});
   const auto plan = setting.Plan();

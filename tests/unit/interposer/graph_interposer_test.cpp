@@ -175,7 +175,8 @@ TEST(GraphPlans, AFailedSumIsTheRealError) {
   GraphSetting setting({.operation = Operation::kBackwardFilter});
   const auto plan = setting.Plan();
   Executions().fail_at = 2;
-  // With beta = 0 the first piece replaced the output's content, so the whole may run again.
+  // With beta = 0 the first piece replaced the output's content, so the undivided plan may still
+  // run.
   EXPECT_EQ(setting.Execute(plan), CUDNN_STATUS_SUCCESS);
   std::string adding = setting.Json();
   adding.replace(adding.find("\"beta\":0.0"), 10, "\"beta\":1.0");
@@ -215,8 +216,8 @@ TEST(GraphPlans, TheWorkspaceForAPackIsThePromise) {
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, plan, pack, &bytes), CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(bytes, 100u);
   graph.Destroy(pack);
-  // This plan was promised its full need, so the real library answers: 100 + 28 bytes for engine
-  // 28.
+  // This plan was promised its full need, so the real library answers the query: 100 + 28 bytes for
+  // engine 28.
   const auto other = setting.Plan(nullptr, setting.Json(28));
   const auto plain = setting.Pack();
   EXPECT_EQ(graph.WorkspaceSize(setting.handle, other, plain, &bytes), CUDNN_STATUS_SUCCESS);
@@ -260,7 +261,7 @@ TEST(GraphPlans, ADestroyedPlanIsForgotten) {
   GraphSetting setting;
   const auto plan = setting.Plan();
   setting.interposer.graph().Destroy(plan);
-  // The null library gives the same address again.
+  // The null library gives the new plan the address of the destroyed one.
   const auto other = setting.Plan(nullptr, setting.Json(28));
   ASSERT_EQ(other, plan);
   EXPECT_EQ(setting.Workspace(other), 0u);
@@ -277,7 +278,8 @@ TEST(GraphPlans, WhereNothingIsKnownTheFirstOfAListKeepsTheLimitUndivided) {
 }
 
 // A program may time the plans of a list against each other. If all of them changed to the one
-// engine that fits, the promise of that engine would leave no room for pieces in the next process.
+// engine that fits, the promise of that engine would leave no workspace for pieces in the next
+// process.
 TEST(GraphPlans, WhereNothingIsKnownOtherPlansKeepTheirEngine) {
   for (const bool strict : {false, true}) {
     GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes, strict),
@@ -308,7 +310,7 @@ TEST(GraphPlans, WhatCannotFitReportsItsNeed) {
   }
 }
 
-// The store says that pieces need less workspace than they do.
+// The store says that pieces need less workspace than they really need.
 TEST(GraphPlans, PiecesThatCannotBePreparedLeaveTheUndividedEngine) {
   for (const bool strict : {false, true}) {
     GraphSetting setting(GraphSetting::Limited(GraphSetting::kPartBytes, strict),

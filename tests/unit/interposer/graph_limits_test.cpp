@@ -25,7 +25,7 @@ std::vector<std::string> Listed(const GraphSetting& setting) {
 }
 
 const GraphSetting::With kOneUnmeasured = {.images = 1, .other = false, .measured = false};
-// Only engine 0 is measured; it takes 50 ms.
+// The store has a time of engine 0 only: 50 ms.
 const GraphSetting::With kOtherMeasured = {.measured = false};
 
 // Executes the plan, expects one execution and returns its engine.
@@ -154,7 +154,7 @@ TEST(GraphLimits, OnlyDeterministicPlansAreMadeWhereTheUserDemandsIt) {
         GraphSetting setting(Deterministic(), {.images = images});
         Executions().nondeterministic = nondeterministic ? 38 : -1;
         cudnnStatus_t finalized = CUDNN_STATUS_INTERNAL_ERROR;
-        // The second plan equals the first and gets the same answer.
+        // The second plan equals the first, and finalizing it has the same result.
         for (int i = 0; i < 2; ++i) {
           setting.Plan(&finalized, unfamiliar ? OfAnotherSchema(setting) : "");
           EXPECT_EQ(finalized, expected);

@@ -1,4 +1,4 @@
-// Tests how one workspace budget is divided among execution plans, and which plans have a part of
+// Tests how one workspace budget is divided among execution plans, and which plans get a part of
 // it.
 #include <set>
 
@@ -48,18 +48,18 @@ TEST(GraphOwned, LegacyCallsAndPlansShareOneBudget) {
   }
 }
 
-// An application that times plans makes many, and keeps one.
+// An application that times plans makes many of them, and keeps one.
 TEST(GraphOwned, PlansThatNeverRanHaveNoShareOnceTheOthersAreKnown) {
   Shared setting({}, 2 * kPart, WorkspaceDivision::kDisjoint);
   const auto hungry = Hungry(setting), plan = setting.Plan();
-  // Until the network is learned both plans count; one of them needs 2 * kPart, the whole budget.
+  // Until the network is learned, both plans count. `hungry` needs 2 * kPart, the whole budget.
   setting.Run(plan);
   EXPECT_EQ(setting.Total()["kernels"], 2);
   setting.Learn(plan);
   setting.Ran(plan);
   EXPECT_EQ(setting.Total()["kernels"], 1);
   EXPECT_EQ(setting.Total()["total_workspace_bytes"], kPart);
-  // The plan that needs 2 * kPart runs later and gets what is left, kPart, which is too little.
+  // `hungry` runs later and gets what is left, kPart, which is too little.
   setting.ExpectSubstitute(hungry);
 }
 

@@ -36,8 +36,8 @@ struct Shared : GraphSetting {
     EXPECT_LE(TheBudget().bytes(), *options.total_workspace);
     return Executions().calls;
   }
-  // Runs the plan once, expects that `engine` computes its pieces in ucudnn's memory, and returns
-  // their workspace.
+  // Runs the plan once, and expects that `engine` computes its pieces in ucudnn's memory. Returns
+  // the workspace of the pieces.
   const void* Ran(cudnnBackendDescriptor_t plan, int engine = 38) {
     const std::vector<RecordedExecution> calls = Run(plan);
     EXPECT_THAT(calls, testing::SizeIs(kPieces));

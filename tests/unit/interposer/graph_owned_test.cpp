@@ -1,5 +1,5 @@
-// Tests execution plans under one workspace budget: the program is told a need of 0 for each, and
-// pieces run in ucudnn's memory, never in the application's.
+// Tests execution plans under one workspace budget. The program is told that each plan needs 0
+// bytes. Pieces run in ucudnn's memory, never in the application's.
 #include "graph_owned_setting.h"
 #include "shim/host/hostgpu.h"
 

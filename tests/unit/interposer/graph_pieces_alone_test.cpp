@@ -95,8 +95,8 @@ class OwnEngineOnly : public OnePlan {
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
-  // Returns whether the plan's engine claims native CUDA graphs. The answer comes from the notes of
-  // a plan that the interposer never saw finalized.
+  // Returns whether the plan's engine claims that it can become a native CUDA graph. The answer
+  // comes from the notes of a plan that the interposer never saw finalized.
   bool ClaimsNativeGraphs() {
     const auto plan = unseen_graph_.Plan(kEngine);
     if (!plan) return false;

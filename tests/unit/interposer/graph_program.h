@@ -33,7 +33,8 @@ using test::StoreRows;
 using test::WithBatch;
 using Values = std::vector<float>;
 
-// kEngine is the stand-in's GEMM, which is exact on whole numbers.
+// kPart is the number of images of a piece. kEngine is the stand-in's GEMM, which is exact on whole
+// numbers.
 constexpr int kPart = 2, kEngine = 1;
 constexpr int kMostEngines = 8;  // the stand-in's engines have lower indices
 constexpr size_t kAmple = size_t{4} << 20;
@@ -132,7 +133,7 @@ class Operands {
             problem.w[2]);
     Add(test::kUidY, problem.type,
         size_t(problem.n) * problem.k * output[0] * output[1] * output[2]);
-    // A graph that lacks an operand takes no pointer for it.
+    // A graph without an operand gets no pointer for it.
     for (const auto& tensor : test::FusedTensors(problem, options)) {
       Add(tensor.uid, tensor.type, tensor.Elements());
     }
@@ -178,7 +179,7 @@ class Operands {
     EXPECT_EQ(cuMemFree(reinterpret_cast<CUdeviceptr>(pointers_[i])), CUDA_SUCCESS);
     pointers_[i] = pointers_[out_];
   }
-  // Executes the plan in the workspace, moved by `beyond` bytes; `beyond` is at most kGuard.
+  // Executes the plan in the workspace whose address is moved by `beyond` bytes, at most kGuard.
   cudnnStatus_t Execute(const cudnn::Functions& functions, cudnnHandle_t handle,
                         cudnnBackendDescriptor_t plan, size_t beyond = 0) const {
     return ExecuteIn(functions, handle, plan,
@@ -353,13 +354,13 @@ class OnePlan {
   Program& program() { return program_; }
   const test::Graph& hooked() const { return hooked_; }
   cudnnBackendDescriptor_t plan() const { return plan_->get(); }
-  // Returns the workspace that the program is told.
+  // Returns the workspace size that the program is told for the plan.
   size_t ToldBytes() const { return *cudnn::PlanWorkspace(program_.hooked, plan_->get()); }
   WorkspaceBudget& TheBudget() { return test::BudgetOf(program_.interposer); }
   // Returns the report on the first kernel.
   nlohmann::json Kernel() { return program_.Report()["kernels"][0]; }
   std::string Fallbacks() { return program_.Report()["fallbacks"].dump(); }
-  // Returns memory with exactly the workspace that the program is told.
+  // Returns operands with a workspace of exactly ToldBytes().
   std::unique_ptr<Operands> Memory() {
     return std::make_unique<Operands>(problem_, graph_options_, ToldBytes());
   }

@@ -95,8 +95,8 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   EXPECT_THAT(Executions().calls, SizeIs(4));
 }
 
-// The pieces were built for this process's own promise. Then another process's promise prevailed,
-// and the pieces do not fit it.
+// The pieces were built for this process's own promise. Then another process's smaller promise
+// prevailed, into which the pieces do not fit.
 TEST(GraphPromises, NothingIsLeftOfThePlanWhosePromiseWasLost) {
   MemoryStore store;
   {
@@ -177,7 +177,8 @@ TEST(GraphPromises, PiecesThatNoLongerFitLeaveTheUndividedEngine) {
     GraphSetting first(GraphSetting::Limited(kLimit), {}, &store);
     first.Plan();
   }
-  // All measurements are lost, except for a piece that is too large.
+  // Of all measurements, the store has only those of the undivided plan and of a piece that is too
+  // large.
   MemoryStore poorer;
   poorer.promises = store.promises;
   GraphSetting next(GraphSetting::Limited(kLimit), {.measured = false}, &poorer);

@@ -1,6 +1,6 @@
-// Tests how frameworks take plans from the graph API. Each has its own order of calls. Executing
-// must use the workspace that is reported, and results must equal the results of the undivided
-// plan.
+// Tests how frameworks get and run plans of the graph API. Each framework has its own order of
+// calls. An execution must keep to the workspace that the plan reports, and its results must equal
+// those of the undivided plan.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -85,7 +85,7 @@ class GraphProtocols : public ::testing::TestWithParam<Operation> {
   }
 
   // Runs the plan in the workspace that it reports, and returns that workspace. Results may differ
-  // by 0.01, because some engines transform their data, which are then rounded.
+  // by 0.01, because some engines transform and round their data.
   size_t ExpectKept(Program& program, cudnnBackendDescriptor_t plan) {
     const size_t bytes = *cudnn::PlanWorkspace(program.hooked, plan);
     const Values got = program.Run(program.hooked, problem_, plan, {});
@@ -219,7 +219,7 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
     const auto plan = graph.Plan(serialised.engine, serialised.knobs);
     ASSERT_TRUE(plan);
     const size_t bytes = ExpectKept(next, plan->get());
-    // A promise within the limit is given again; promises above it may only become smaller.
+    // A promise within the limit is given again. A promise above the limit may only become smaller.
     const bool promised = serialised.workspace_bytes <= *options.workspace_limit;
     if (promised) {
       EXPECT_EQ(bytes, serialised.workspace_bytes) << "engine " << serialised.engine;

@@ -38,8 +38,8 @@ struct GraphSetting {
     return options;
   }
 
-  // `shared`, if not null, replaces the setting's own store. Settings with the same store stand for
-  // processes with the same store.
+  // `shared`, if not null, replaces the setting's own store. Two settings with the same store act
+  // like two processes with the same store.
   explicit GraphSetting(Options given, const With& with, MemoryStore* shared = nullptr)
       : functions(RecordingGraphs()),
         options(PlannedSetting::WithPrimedSizes(given)),

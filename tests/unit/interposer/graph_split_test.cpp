@@ -1,5 +1,5 @@
-// Tests plans of the graph API in a process whose images are split, on the stand-in's real
-// arithmetic. Its two ranks are threads.
+// Tests plans of the graph API whose images are split over two ranks, on the stand-in's real
+// arithmetic. The ranks are threads of one process.
 #include <gmock/gmock.h>
 
 #include <barrier>
@@ -290,8 +290,8 @@ TEST(GraphSplit, OperationsThatLookBeyondAnElementAreRefusedByName) {
     TakeEveryGraph(program.under);
     EXPECT_EQ(NamedPlan(program, {kRelu, kRelu}).finalized(), CUDNN_STATUS_SUCCESS);
     EXPECT_THAT(RefusedBy(program), IsEmpty());
-    // The operation stands between a pointwise operation and kOther. The message names it, although
-    // kOther would be refused as well.
+    // The operation is between a pointwise operation and kOther. The message must name the
+    // operation, although kOther would be refused as well.
     constexpr NamedPlan::Operation kOther = {CUDNN_BACKEND_OPERATION_SIGNAL_DESCRIPTOR};
     EXPECT_EQ(NamedPlan(program, {kRelu, named.operation, kOther}).finalized(),
               CUDNN_STATUS_NOT_SUPPORTED);

@@ -183,7 +183,7 @@ TEST_F(Shadows, WhatCannotBeDividedIsSeenAtOnce) {
   }
 }
 
-// A single image of 2^31 elements or more may gain from tiles, so its span must be known.
+// An image that spans 2^31 elements or more may run faster in tiles, so its span must be known.
 TEST_F(Shadows, TheSpanOfAVastImageIsKnown) {
   const auto small = Tensor(1), vast = Tensor(1, CUDNN_DATA_FLOAT, 32768);
   for (const auto& [x, y] : {std::pair{vast, small}, {small, vast}}) {

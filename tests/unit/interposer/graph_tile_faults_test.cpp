@@ -1,5 +1,5 @@
 // Tests executions of a plan in tiles during which one tile fails or is not written. Whichever tile
-// it is, the program gets the right result or the real error.
+// that is, the program gets the right result or the real error.
 #include <gmock/gmock.h>
 
 #include <string>

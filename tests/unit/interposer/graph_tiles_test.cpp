@@ -57,8 +57,8 @@ TEST(GraphTiles, FitALimitWhereTheWholeCannotBeCompared) {
   }
 }
 
-// The total is a third of the plan's need, and the program is told a need of 0. The plan is the
-// network's only kernel. Once the network is learned, the tiles run in ucudnn's workspace.
+// The total workspace is a third of the plan's need, and the program is told a need of 0. The plan
+// is the network's only kernel. Once the network is learned, the tiles run in ucudnn's workspace.
 TEST(GraphTiles, RunWithinOneBudget) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation);
@@ -143,8 +143,8 @@ TEST(GraphTiles, BecomeNativeGraphs) {
   }
 }
 
-// If a tile cannot become a native graph, the undivided plan becomes one. An update that fails
-// half-way returns its error.
+// If a tile cannot become a native graph, the undivided plan becomes one. An update that fails at
+// any tile returns its error.
 TEST(GraphTiles, WhoseNativeGraphFailsAtAnyTileAreRightOrToldOf) {
   static int left = 0;  // the call that counts this down to 0 fails
   const ConvolutionProblem problem = Image(Operation::kForward);
@@ -203,7 +203,7 @@ TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {
 }
 
 // Delays tiles that are views of the whole image (their channel stride is the image's, 64 x 64),
-// but not the packed tiles on which engines are measured.
+// but not the slack twins on which engines are measured.
 cudnnStatus_t ExecuteTilesInPlaceSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                         cudnnBackendDescriptor_t pack) {
   const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
@@ -229,7 +229,8 @@ TEST(GraphTiles, DoNotRunWhereTheyAreSlowerInPlace) {
     EXPECT_FALSE(plan.Kernel().contains("graph_nodes"));
     EXPECT_EQ(plan.program().Report()["fallbacks"], nlohmann::json::array());
   }
-  // Another process reads from the store that tiles are not faster in place.
+  // Another process reads from the store that tiles in the memory of the whole image are not
+  // faster.
   TiledPlan plan(problem, {}, options, nullptr, nullptr, &store);
   EXPECT_EQ(plan.Reason(), reason);
   EXPECT_EQ(plan.Pieces(), 1);
@@ -308,7 +309,7 @@ bool IsLowerEdge(cudnnBackendDescriptor_t plan) {
   return read.ok() && read->convolution.problem.extra_pad[1] > 0;
 }
 
-// If an engine does not serve one kind of tile, the plan stays whole and the reason says so.
+// If an engine does not support one kind of tile, the plan stays undivided and the reason says so.
 TEST(GraphTiles, AreNotOfferedWhereAnEdgeIsNotServed) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const size_t need = NeedOf(problem);
@@ -351,9 +352,9 @@ TEST(GraphTiles, OfWhichOneKindIsWrongNeverRun) {
   EXPECT_THAT(plan.program().Report()["fallbacks"].dump(), HasSubstr("a divided plan is wrong"));
 }
 
-// A library that behaves as cuDNN does for vast plans: only the implicit GEMM (engine 0) serves the
-// whole. This engine propagates NaNs strictly. `gemm_serves_tiles` says whether it serves tiles,
-// too.
+// A library that behaves as cuDNN does for vast plans: only the implicit GEMM (engine 0) supports
+// the undivided plan. This engine propagates NaNs strictly. `gemm_serves_tiles` says whether it
+// supports tiles, too.
 struct VastLibrary {
   int64_t whole_rows = 0;
   bool gemm_serves_tiles = false;
@@ -390,8 +391,8 @@ cudnnStatus_t GetFromVastLibrary(cudnnBackendDescriptor_t const from,
   return status;
 }
 
-// A plan of engine 0 that FinalizeInVastLibrary has finalized. The stored time of the whole is far
-// too long, so that tiles gain on every machine.
+// A plan of engine 0 that FinalizeInVastLibrary has finalized. The stored time of the undivided
+// plan is far too long, so that tiles are faster on every machine.
 class VastPlan : public OnePlan {
  public:
   VastPlan(const ConvolutionProblem& problem, const Options& options, bool fused = false,
@@ -494,7 +495,7 @@ TEST(VastPlans, AreToldTheSameWhateverTilesAndPolicySay) {
   }
 }
 
-// A plan that needs no workspace is given none of the budget, and no promise is made for its tiles.
+// A plan that needs no workspace gets no part of the budget, and no promise is made for its tiles.
 TEST(VastPlans, NeedNoMoreInTilesUnderOneBudget) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   constexpr int kCalls = KernelSequence::kOfOneProblem + 1;

@@ -1,5 +1,5 @@
-// Tests execution plans that follow a workspace plan, on the stand-in's real arithmetic. In the
-// file's micro-batches a plan computes the same bits as undivided, in less workspace.
+// Tests execution plans that follow a workspace plan, on the stand-in's real arithmetic. Divided
+// into the file's micro-batches, a plan computes the same bits as undivided, in less workspace.
 #include <gmock/gmock.h>
 
 #include <optional>
@@ -187,7 +187,8 @@ INSTANTIATE_TEST_SUITE_P(Graphs, GraphWorkspacePlan,
 
 constexpr PlanCase kForward = {"forward", Operation::kForward};
 
-// The first plan of a heuristics list may change its engine; the others were chosen by the program.
+// The first plan of a heuristics list may change its engine. The program chose the other plans
+// itself.
 TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
   const std::vector<std::string> list = [] {
     Program program{Options()};
@@ -244,7 +245,7 @@ TEST(GraphPlanFileOfWrongPieces, IsComparedBeforeItRuns) {
   }
 }
 
-// If a plan needs no workspace undivided, another engine's micro-batches bring it nothing.
+// If a plan needs no workspace undivided, another engine's micro-batches save it nothing.
 TEST(GraphPlanFileOfNoUse, LeavesAPlanWholeThatNeedsNoLessInPieces) {
   int engine = -1;
   std::optional<Pieces> pieces;

@@ -123,8 +123,8 @@ TEST(Interposer, WhatFindReportsIsWhatRuns) {
   EXPECT_THAT(setting.Run(call), SizeIs(4));
 }
 
-// The plan for algorithm 0 has a piece of algorithm 1, which takes no misaligned pointer. So a call
-// with a misaligned pointer runs algorithm 0, which takes any.
+// The plan for algorithm 0 has a piece of algorithm 1, which accepts no misaligned pointer. So a
+// call with a misaligned pointer runs algorithm 0 alone, which accepts any pointer.
 TEST(Interposer, MisalignedPointersKeepToTheCallersAlgorithm) {
   Options options = PlannedSetting::NotMeasuring();
   options.policy = BatchSizePolicy::kAll;

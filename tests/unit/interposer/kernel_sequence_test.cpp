@@ -29,9 +29,9 @@ TEST(KernelSequence, IsKnownAtItsFirstWholeRepeat) {
   for (const auto& [calls, expected] : std::initializer_list<std::pair<const char*, size_t>>{
            {"abcabc", 6},
            {"abcab", 0},
-           {"abacabac", 8},        // a kernel comes twice an iteration
-           {"abbcabbc", 8},        // twice in a row
-           {"aabcaabc", 8},        // twice at the beginning
+           {"abacabac", 8},        // kernel a runs twice in an iteration
+           {"abbcabbc", 8},        // kernel b runs twice in a row
+           {"aabcaabc", 8},        // kernel a runs twice at the beginning
            {"abababcabababc", 4},  // "abab" is a whole repeat, so c comes too late
            {"abcdefgabcdefg", 14},
            {"aababa", 6},         // the repeat, "baba", does not begin with the first kernel
@@ -177,7 +177,7 @@ struct RandomProgram {
     const auto any = [&](int from, int to) {
       return std::uniform_int_distribution<int>(from, to)(random);
     };
-    // If a program timed each plan just once before the loop, its timing could look like an
+    // If a program timed each plan just once before the loop, the timing could look like an
     // iteration.
     const int problems = any(2, 12), times = any(timing == kBefore ? 2 : 1, 4);
     std::vector<std::vector<KernelRun>> plans(problems);

@@ -1,4 +1,4 @@
-// Tests which calls belong to which lane, for the report.
+// Tests how calls are assigned to the lanes that the report names.
 #include "interposer/session/lanes.h"
 
 #include <gtest/gtest.h>

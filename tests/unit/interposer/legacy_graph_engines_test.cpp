@@ -1,5 +1,6 @@
-// Tests a program of the legacy API that gets engines of the graph API, on the stand-in's real
-// arithmetic: the program's results, what the program is told, and when its own algorithms run.
+// Tests a program of the legacy API whose calls run engines of the graph API, on the stand-in's
+// real arithmetic: the program's results, what the program is told, and when its own algorithms
+// run.
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -114,7 +115,7 @@ TEST(LegacyGraphEngines, ServeInPieces) {
   }
 }
 
-// The report separates what a better engine gains from what division gains.
+// The report shows separately what a better engine gains and what division gains.
 TEST(LegacyGraphEngines, AndDivisionGainApartInTheReport) {
   struct Case {
     const char* what;
@@ -162,7 +163,7 @@ TEST(LegacyGraphEngines, AreNotWhatACallerIsToldOf) {
     EXPECT_EQ(told->front().workspace_bytes, need);
     EXPECT_EQ(told->front().time_ms, 1);
     EXPECT_EQ(program.Executions(0, need), 1);
-    // With less workspace the algorithm itself serves the call.
+    // With less workspace the program's own algorithm computes the call.
     EXPECT_EQ(program.Executions(0, need - 1), 0);
     EXPECT_THAT(TheCalls(), SizeIs(operation == Operation::kBackwardData ? 0 : 1));
     EXPECT_EQ(program.Executions(0, 0), 0);
@@ -227,7 +228,7 @@ TEST(LegacyGraphEngines, FoundWrongAreNeverUsed) {
   }
 }
 
-// Plans that replace a gradient and plans that add to it are both compared.
+// Two plans are compared: one that replaces the gradient, and one that adds to it.
 TEST(LegacyGraphEngines, ThatDoNotAddAreNeverUsed) {
   GraphProgram program(Operation::kBackwardFilter, false);
   idle_at = 2;  // the plan that adds, compared after the one that replaces
@@ -270,7 +271,7 @@ TEST(LegacyGraphEngines, ThatAddAreCapturedOnlyAfterTheyRan) {
   EXPECT_EQ(program.Captured(stream, adding), 1);
 }
 
-// The first call has alpha = 2, which graph engines do not serve, so it measures legacy engines
+// The first call has alpha = 2, which graph engines do not support, so it measures legacy engines
 // alone. The next call has alpha = 1 and beta = 0, and measures the graph engines.
 TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
   const float two = 2;
@@ -298,7 +299,8 @@ TEST(LegacyGraphEngines, AreMeasuredByTheFirstCallTheyMayServe) {
   EXPECT_EQ(program.interposer.kernels().measured(), measured);
 }
 
-// A plan holds its scales: beta = 1 if it adds to the gradient of a filter, otherwise beta = 0.
+// The scales of a plan are fixed: beta = 1 if it adds to the gradient of a filter, otherwise beta =
+// 0.
 TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
   const float two = 2, one = 1, zero = 0;
   for (const Operation operation : kOperations) {
@@ -326,7 +328,7 @@ TEST(LegacyGraphEngines, ServeOnlyTheScalesTheyHold) {
   }
 }
 
-// In each case, all engines of one API take 30 ms, many times the usual time of this small
+// In each case, all engines of one API take at least 30 ms, many times the usual time of this small
 // convolution.
 TEST(LegacyGraphEngines, AreMeasuredBesideTheLegacyOnes) {
   struct Case {

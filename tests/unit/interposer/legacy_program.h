@@ -95,7 +95,7 @@ class Program {
   void StoreRow(const planning::Measurement& row) {
     test::StoreRows(store, functions, Problem(operation_), {row}, {row.micro.micro_batch});
   }
-  // Stores that algorithm 1 is fast in pairs of images and algorithm 0 slow.
+  // Stores a short time for algorithm 1 in pairs of images, and a long time for algorithm 0.
   void StorePairs() {
     StoreRow({{"legacy:1", 2, 1, Need(1, 2), true}, 5, true});
     StoreRow({{"legacy:0", kImages, 100, 0, true}, 5, true});
@@ -104,7 +104,8 @@ class Program {
     return store.Read(Problem(operation_), test::PlatformOf(functions))->rows;
   }
 
-  // These return what the interposer answers to a program that asks about its convolution.
+  // The functions below return what the interposer answers to a program's questions about its
+  // convolution.
   size_t WorkspaceOf(int algorithm) {
     size_t bytes = 0;
     EXPECT_EQ(

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kPlanLimit = 4, kPlanNeed = 8;
 
-// Keep always answers with a promise that another process stored first. The promise exceeds
-// kPlanLimit, so the decision cannot keep it, and asking would never end.
+// Keep always answers that another process stored a promise first. This promise exceeds kPlanLimit,
+// so the decision cannot keep it and would ask for ever.
 class OutbidSteps : public DecisionAnswers {
  public:
   planning::Rows Answer(const planning::Measure&) override { return {{}, true, false}; }
@@ -36,7 +36,8 @@ class OutbidSteps : public DecisionAnswers {
   int promises = 0;  // number of calls of Keep
 };
 
-// Returns what is known of a heuristics list's first plan, which needs more than the user's limit.
+// Returns the facts of a plan that is the first of its heuristics list and needs more than the
+// user's limit.
 planning::Facts OverLimit() {
   planning::Facts facts;
   facts.problem = test::ProblemWith({.n = 8});

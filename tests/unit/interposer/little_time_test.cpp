@@ -20,8 +20,8 @@ using ::testing::SizeIs;
 // of that engine take longer, kSlow each.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
-// The algorithm that the program names. Any algorithm that is as exact may replace it. Algorithm 1
-// would not do, because no other algorithm serves identity activations.
+// The algorithm that the program names. Any algorithm that is as exact may replace it. It is not
+// algorithm 1, because only algorithm 1 supports identity activations, so nothing could replace it.
 constexpr int kNamed = 2;
 
 // Returns a sixth of the named algorithm's need.
@@ -71,11 +71,11 @@ TEST(LittleTime, ThatIsUsedUpIsSaid) {
                           "not measured, so it cannot be brought under the workspace limit"));
 }
 
-// The first turn has time for one engine; a later call has time for more.
+// The first turn of measuring has time for one engine. A later call measures more engines.
 TEST(LittleTime, OfOneTurnIsFollowedByMoreAtLaterCalls) {
   Options options = Hurried();
   options.tuning.kernel_seconds = 1000;
-  // A turn takes an eighth of the time for measuring, here kTooLittle.
+  // A turn may use an eighth of the time for measuring: kTooLittle.
   options.tuning.process_seconds = 8 * kTooLittle / (1 - tuning::Budget::kComparingShare);
   options.tuning.after_calls = 0;
   Program program(Operation::kForward, options);

@@ -1,4 +1,4 @@
-// Tests programs whose shapes, or workspaces, never repeat: a process remembers a limited number of
+// Tests programs whose shapes or workspaces never repeat. A process remembers a limited number of
 // kernels. Later kernels run as the caller asked, unless a strict limit or the demand for
 // determinism refuses them. Earlier kernels keep their decisions.
 #include <gmock/gmock.h>
@@ -86,7 +86,7 @@ TEST(ManyKernels, BeyondTheLastRememberedCallsRunAsAsked) {
   setting.interposer.sessions().Destroy(another);
 }
 
-// Calls that differ in their workspace are different calls.
+// A call with another workspace size counts as another kernel.
 TEST(ManyKernels, AWorkspaceThatNeverRepeatsFillsNoMemory) {
   PlannedSetting setting(test::RecordingFunctions(), kParts, PlannedSetting::NotMeasuring());
   const size_t first = PlannedSetting::kPieceBytes;
@@ -144,7 +144,7 @@ TEST(ManyKernels, BeyondTheLastAStrictLimitAndDeterminismAreKept) {
   }
 }
 
-// Kernels that are called with an identity activation count, too, so their number is limited.
+// Kernels that are called with an identity activation count towards the limit, too.
 TEST(ManyKernels, IdentityActivationsFillNoMemoryEither) {
   cudnn::Functions functions = test::RecordingFunctions();
   functions.cudnnGetActivationDescriptor = [](auto, auto* mode, auto* nan, double* coefficient) {

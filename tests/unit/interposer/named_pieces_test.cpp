@@ -1,6 +1,6 @@
-// Tests a named algorithm. Within the limit no undivided engine is as exact as this algorithm, so
-// no engine can replace it. The algorithm's own pieces keep the promise, once they have run in this
-// process and were compared with the whole.
+// Tests an algorithm that the program names, and that no engine can replace: within the limit no
+// undivided engine is as exact. The algorithm's own pieces keep the promise, once they have run in
+// this process and were compared with the undivided algorithm.
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -32,7 +32,7 @@ size_t NeedOfPairs() {
   return need;
 }
 
-// The store knows no engine but the named one.
+// The store has measurements of the named algorithm only.
 struct Named : Program {
   explicit Named(bool verified = false, size_t limit_bytes = NeedOfPairs())
       : Named(Within(limit_bytes, EngineSet::kLegacy), verified) {
@@ -133,7 +133,7 @@ TEST(NamedPieces, ServeScaledCalls) {
   program.ExpectPairs();
 }
 
-// The stand-in takes misaligned pointers only with an algorithm that needs no workspace.
+// The stand-in accepts misaligned pointers only with an algorithm that needs no workspace.
 // ConvolveMisalignedPairs copies misaligned pairs of images to aligned memory, so that the named
 // algorithm accepts them.
 constexpr size_t kImageBytes = size_t{4} * 64 * sizeof(float);
@@ -249,7 +249,7 @@ TEST(NamedPieces, ThatDoNotFitTheMeasuringMemoryAreNotTold) {
   EXPECT_THAT(program.Fallbacks(), HasSubstr("cannot be brought under the workspace limit"));
 }
 
-// Algorithm 0 needs no workspace, but only algorithm 1 serves an identity activation.
+// Algorithm 0 needs no workspace, but only algorithm 1 supports an identity activation.
 TEST(NamedPieces, TheLeastSizeThatAnIdentityActivationCanKeepIsTold) {
   Named program(false, 0);
   program.StoreRow({{"legacy:0", kImages, 20, 0, true}, 5, true});
@@ -273,8 +273,8 @@ TEST(NamedPieces, WhatAnIdentityActivationKeepsInsideTheLimitIsNoFallback) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// At most a fourth of a total may be assured. This total's fourth holds pairs of images, but not
-// all images.
+// At most a fourth of a total workspace may be assured. A fourth of this total is enough for pairs
+// of images, but not for all images.
 size_t Total() { return 4 * NeedOfPairs(); }
 
 std::set<const void*> Workspaces() {

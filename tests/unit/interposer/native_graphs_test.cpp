@@ -73,7 +73,7 @@ TEST(NativeGraphs, HoldThePieces) {
   }
 }
 
-// The division that the plan gets later has as many pieces, but of other sizes.
+// The plan's later division has as many pieces as the first one, but of other sizes.
 TEST(NativeGraphs, KeepTheirDivisionWhenThePlanGetsAnother) {
   Options options = test::PlannedSetting::WithoutTime();
   options.policy = BatchSizePolicy::kAll;
@@ -132,9 +132,9 @@ TEST(NativeGraphs, AreOfAllPiecesOrUndivided) {
   setting.interposer.graph().Destroy(pack);
 }
 
-// Returns the behaviour notes of `plan`'s engine. They are read as cudnn-frontend reads them: first
-// their number, then the notes. The array has room for just this number of notes, although the call
-// claims more room.
+// Returns the behaviour notes of `plan`'s engine. Reads them as cudnn-frontend does: first their
+// number, then the notes. The array has exactly this number of elements, although the call claims
+// that it has more.
 std::vector<cudnnBackendBehaviorNote_t> NotesOf(GraphSetting& setting,
                                                 cudnnBackendDescriptor_t plan) {
   GraphPlans& graph = setting.interposer.graph();

@@ -1,6 +1,5 @@
-// Tests files that ucudnn wrote before it knew tiles (tests/support/before_tiles), on the
-// stand-in's real arithmetic: programs follow the files' divisions of the mini-batch, and measure
-// nothing.
+// Tests files that ucudnn wrote before it had tiles (tests/support/before_tiles), on the stand-in's
+// real arithmetic. Programs follow the files' divisions of the mini-batch, and measure nothing.
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 #include <unistd.h>
@@ -48,7 +47,7 @@ class Older : public OnePlan {
     plan_ = hooked_.Plan(0);
     EXPECT_TRUE(plan_ && undivided_);
   }
-  // Expects the right result in four pieces, for `reason`.
+  // Expects the right result, computed in four pieces, and `reason` in the report.
   void ExpectPieces(const std::string& reason) {
     ExpectRight();
     EXPECT_EQ(Kernel()["plan"][0]["count"], 4) << Kernel();
@@ -58,7 +57,7 @@ class Older : public OnePlan {
   }
 };
 
-// A program with a plan of kEngine, within a limit under which such a plan was promised before.
+// A program with a plan of kEngine under a limit. `store` has a promise for such a plan.
 class Promised : public OnePlan {
  public:
   explicit Promised(planning::MeasurementStore* store)

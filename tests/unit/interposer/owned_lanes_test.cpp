@@ -47,7 +47,7 @@ class Lane {
   CUstream stream_ = nullptr;
 };
 
-// There is room for one segment only.
+// The total workspace is enough for one segment only.
 TEST(TotalWorkspaceOfLanes, HandlesWhoseWorkIsOrderedShareASegment) {
   const size_t need = Shared(Operation::kForward).need;
   for (const bool ordered : {false, true}) {

@@ -1,4 +1,4 @@
-// Tests that a planned call allocates nothing. It is a program of its own because it replaces
+// Tests that a planned call allocates nothing. The test is a program of its own because it replaces
 // malloc.
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@ namespace {
 void ExpectNoAllocation(const Options& options) {
   test::GraphSetting setting(options, test::GraphSetting::With());
   const auto plan = setting.Plan();
-  // Under one budget the network is known after these calls.
+  // With a total workspace, the network is known after these calls.
   for (size_t i = 0; i <= interposer::KernelSequence::kOfOneProblem; ++i) setting.Execute(plan);
   test::Executions().calls.clear();
   test::Executions().calls.reserve(1000);

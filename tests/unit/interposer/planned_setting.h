@@ -46,7 +46,8 @@ struct PlannedSetting {
   }
   ~PlannedSetting() { interposer.sessions().Destroy(handle); }
 
-  // Stores that algorithm 0 is slow for `problem`, and algorithm 1 fast in `pieces`.
+  // Stores a long time of algorithm 0 for `problem`, and a short one of algorithm 1 in `pieces`
+  // pieces.
   void Measured(const ConvolutionProblem& problem, int pieces) {
     StoreRows(store, functions, problem,
               {{{"legacy:0", kImages, 100, 0, true}, 5, true},

@@ -36,7 +36,7 @@ inline interposer::WorkspaceBudget& BudgetOf(interposer::Interposer& interposer)
   return *interposer.budgets().Of({cuda::GetDriver(), &functions, context, PlatformOf(functions)});
 }
 
-// A stream of its own for a handle, and the graphs that are captured on it.
+// A stream that only `handle` uses, and the graphs that are captured on it.
 class HandleStream {
  public:
   HandleStream(interposer::Interposer& interposer, cudnnHandle_t handle)

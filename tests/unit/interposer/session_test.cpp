@@ -52,7 +52,7 @@ TEST(SessionTable, FullTableRefusesAndRecovers) {
   for (uintptr_t i = 1; i <= kSlots; ++i) sessions.insert(Open(*table, i));
   EXPECT_EQ(sessions.size(), kSlots);
   EXPECT_FALSE(sessions.contains(nullptr));
-  // Every slot is taken, so most handles collided: each is still found.
+  // Every slot is taken, so most handles collided. The table must still find each handle.
   for (uintptr_t i = 1; i <= kSlots; ++i) {
     ASSERT_NE(table->Find(Handle(i)), nullptr);
     EXPECT_EQ(table->Find(Handle(i))->stream(), Stream(i));

@@ -30,15 +30,15 @@ inline Options WithoutLimit() {
   return options;
 }
 
-// Executes the whole image slowly, so that tiles are faster in place on every machine. The pause
-// suffices where the image takes a few ms. Where it takes long, as in a build without optimisation,
-// the repetitions make the whole take four times as long as its tiles.
+// Executes the whole image slowly, so that tiles in its memory are faster on every machine. The
+// pause suffices where the image takes a few ms. Where it takes long, as in a build without
+// optimisation, the repetitions make the whole image take four times as long as its tiles.
 inline cudnnStatus_t ExecuteWholesSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                          cudnnBackendDescriptor_t pack) {
   const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
   if (read.ok() && read->convolution.problem.x[1] == 64) {
     usleep(40'000);
-    // Other plans may read what they have written.
+    // A plan with a beta or with operands may read its own output, so it must not run again.
     const bool repeats = read->convolution.beta == 0 && read->convolution.operands.empty();
     for (int i = 0; repeats && i < 3; ++i) ::cudnnBackendExecute(handle, plan, pack);
   }

@@ -1,5 +1,5 @@
-// Tests decisions that are taken while not everything is known: some sizes are not measured, plans
-// are not compared, graphs are being captured.
+// Tests decisions that are taken while some sizes are not measured, plans are not compared, or
+// graphs are being captured.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -91,7 +91,7 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
   ExpectUndividedInItsNeed(setting.Run(call));
 }
 
-// After a piece of another plan failed, pieces that were never compared are not trusted either.
+// After a piece of another plan failed, pieces that were never compared do not run either.
 TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
   PlannedSetting setting(Needy(), 4, WithinAPiece());
   OtherKernel kernel(setting);
@@ -107,8 +107,8 @@ TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
   ExpectUndividedInItsNeed(setting.Run(call));
 }
 
-// An undivided engine that fits the workspace of the pieces may be far slower than the caller's
-// algorithm.
+// An undivided engine that fits into the workspace of the pieces may be far slower than the
+// caller's algorithm.
 TEST(Unsettled, UntilAPlanIsComparedTheCallersOwnAlgorithmRuns) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);
@@ -186,7 +186,7 @@ TEST(Unsettled, IsDecidedAnewAtTwiceTheCalls) {
   EXPECT_EQ(report["kernels"][0]["calls"], 129);
 }
 
-// The failed plan is faster by its measurements, but they do not prove that it works.
+// By its measurements the failed plan is the fastest, but measurements do not prove that it works.
 TEST(Unsettled, APlanThatFailedIsNotTakenAgain) {
   PlannedSetting setting(test::RecordingFunctions(), 4, PlannedSetting::WithoutTime());
   OtherKernel kernel(setting);

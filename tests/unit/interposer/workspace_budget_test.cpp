@@ -114,7 +114,8 @@ class WorkspaceBudgetTest : public test::DeviceTest {
     budget = std::make_unique<WorkspaceBudget>(
         driver, context, budget_bytes, WorkspaceDivision::kConcurrent, std::string(), &plan);
   }
-  // Takes `bytes` for the call's kernel, as its plan would.
+  // Takes a segment of `bytes` for the call's kernel. Returns an empty segment if the kernel's
+  // share of the budget is smaller.
   WorkspaceBudget::Segment Take(const Call& call, size_t bytes) {
     const ArenaOwner owner = Owner(call.handle, call.stream);
     const WorkspaceBudget::Share share = budget->ShareOf(Kernel(call.kernel), owner);
@@ -162,7 +163,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
     const size_t budget_bytes = size_t(any(1, 40)) * 1000;
     Make(budget_bytes, division);
     for (const char& handle : handles) budget->Open(&handle);
-    // Finds by brute force which handles are ordered.
+    // Declares the order of random pairs of handles. Finds by brute force which handles are
+    // ordered.
     int group[kHandles];
     bool declared[kHandles] = {};
     std::iota(group, group + kHandles, 0);
@@ -209,8 +211,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
     }
     ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     Learn(calls, bytes);
-    // A segment for each kernel may be the faster division where lanes share a kernel, but never
-    // where each lane has its own kernels.
+    // Where lanes share a kernel, a segment for each kernel may be the faster division. Where each
+    // lane has its own kernels, it never is.
     const bool own = budget->SlotOwner({}, 0).kernel == 0;
     const bool in_common = std::any_of(calls.begin(), calls.end(), [&](const Call& one) {
       return std::any_of(calls.begin(), calls.end(), [&](const Call& other) {
@@ -233,8 +235,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
         held = false;
         ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
       }
-      // An owner that takes a larger segment gives up its old one. While the streams are held up,
-      // no other owner can get the old segment.
+      // An owner that takes a larger segment gives up its old one. No other owner can get the old
+      // segment while the streams are held up.
       held = true;
       for (const CUstream stream : streams) {
         ASSERT_EQ(cuLaunchHostFunc(stream, wait, &held), CUDA_SUCCESS);
@@ -342,8 +344,8 @@ TEST_F(WorkspaceBudgetTest, KernelsThatAreMetLaterRunInWhatIsLeftOneAfterTheOthe
   }
 }
 
-// A copy that is kept for a stream is not given to captures, to kernels that the file lacks, or to
-// a third stream, whichever of them comes first.
+// The copy that is kept for a stream is not given to captures, to kernels that the file lacks, or
+// to a third stream, even if one of these comes first.
 TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
   for (const size_t left : {size_t{0}, size_t{400}, size_t{1000}}) {
     SCOPED_TRACE(left);

@@ -28,8 +28,8 @@ nlohmann::json PlanFile(Operation operation, size_t bytes) {
 size_t NeedOfPairs(Operation operation) { return Program(operation, Options{}).Need(1, 2); }
 
 // A program that follows `file`. If `compared`, the store says that the pieces were compared and
-// are slow, so that only the file divides. The stored row of algorithm 0 is deterministic only
-// where the algorithm is, in forward.
+// are slow, so that only the file divides. Algorithm 0 is deterministic in forward only, and so is
+// its stored row.
 struct Follower : Program {
   Follower(Operation operation, const nlohmann::json& file, bool compared = true,
            cudnn::Functions functions = WrongStandIn())
@@ -97,7 +97,7 @@ TEST(PlanFile, OfABudgetAnswersNothingAndBringsTheWorkspace) {
   }
 }
 
-// There is room for one segment. The two streams share it only if the file orders them.
+// The total is enough for one segment. The two streams share it only if the file orders them.
 TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
   const Operation operation = Operation::kForward;
   const size_t need = NeedOfPairs(operation);
@@ -115,7 +115,7 @@ TEST(PlanFile, OrderAloneLetsStreamsShareASegment) {
 }
 
 // A captured graph may run at any time, also while calls and other graphs run. So no other call or
-// graph gets its segment until the graph has ended.
+// graph gets its segment until the graph is destroyed.
 TEST(PlanFile, OfABudgetGivesACaptureASegmentOfItsOwn) {
   for (const Operation operation : kPinned) {
     SCOPED_TRACE(OperationName(operation));

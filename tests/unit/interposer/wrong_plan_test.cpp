@@ -16,8 +16,8 @@ constexpr std::pair<Operation, Wrong::How> kWrongs[] = {
     {Operation::kForward, Wrong::How::kOffByOneImage},
     {Operation::kBackwardFilter, Wrong::How::kIgnoresBeta}};
 
-// Makes pieces of algorithm 1 wrong, and stores that this algorithm's pairs of images are the
-// fastest.
+// Makes the results of pieces of algorithm 1 wrong, and stores that pairs of images with this
+// algorithm are the fastest.
 void StoreWrongPlan(Program& program, Wrong::How how) {
   TheWrong() = {1, how};
   program.Store(0, kImages, 100);

@@ -1,5 +1,5 @@
-// Tests the claims and records that ranks send each other, and the verdicts and comparisons that
-// follow from these. No test needs a device.
+// Tests the claims and records that ranks send each other, the verdicts on claims, and the
+// comparisons of records. No test needs a device.
 #include "spatial/agreement.h"
 
 #include <gtest/gtest.h>
@@ -68,8 +68,8 @@ TEST(Claims, HostileBytesAreRefusedOrReadAsTheyAre) {
       other[random() % other.size()] = static_cast<char>(random());
     }
     const Result<Claim> read = DecodeClaim(other);
-    // A claim that can be read must keep its meaning when it is encoded again. Only the notation of
-    // numbers may change.
+    // A claim that can be read must keep its meaning when it is encoded again. Only the way in
+    // which numbers are written may change.
     if (!read.ok()) continue;
     const Result<Claim> again = DecodeClaim(EncodeClaim(*read));
     ASSERT_TRUE(again.ok()) << "seed " << seed << ", case " << i;
@@ -305,7 +305,7 @@ TEST(Records, HostileRecordsAreRefused) {
 TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
-  // Only the first call is on another thread.
+  // Only the first call has another thread than rank 1 has.
   for (uint64_t call = 1; call <= most; ++call) {
     CallRecord record = RecordOf(call);
     record.thread = call == 1 ? 5 : 0;
@@ -319,7 +319,7 @@ TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   EXPECT_EQ(records.ahead(), 0U);
 }
 
-// Programs whose extents change with every call need no more memory than others.
+// A program whose extents change with every call needs no more memory than another program.
 TEST(Records, ExtentsAreKeptNoLongerThanTheirCalls) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
@@ -345,7 +345,7 @@ TEST(Records, RankThatIsTooFarAheadIsRefused) {
   CallRecords records(0, 2);
   uint64_t call = 0;
   while (!records.AddOf(1, BytesOf(RecordOf(call + 1, {1, 7, 6})))) ++call;
-  // CallRecords has room for 2 * MostAhead records of another rank's calls that this rank has not
+  // CallRecords keeps at most 2 * MostAhead records of another rank's calls that this rank has not
   // made yet.
   EXPECT_GE(call, CallRecords::MostAhead(2));
   EXPECT_LE(call, 2 * CallRecords::MostAhead(2));

@@ -1,4 +1,4 @@
-// Tests the records that a rank posts of its calls, and what follows if a record of another rank
+// Tests the records that a rank posts of its calls, and that the job fails if another rank's record
 // differs.
 #include "spatial/call_record.h"
 

@@ -1,4 +1,4 @@
-// Tests which rank is waited for in a series of calls, and for how long, by a clock of the test.
+// Tests which rank a series of calls waits for, and for how long. The test itself sets the time.
 #include "spatial/rank_watch.h"
 
 #include <gtest/gtest.h>

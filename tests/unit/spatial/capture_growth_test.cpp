@@ -1,4 +1,4 @@
-// Tests programs that capture CUDA graphs again and again, for example one for each shape: what
+// Tests programs that capture CUDA graphs again and again, for example one for each shape. What
 // ranks remember about a graph must be freed with the graph.
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 TEST(SplitCaptureGrowth, GraphsThatAreDestroyedLeaveNothingOnTheHost) {
   constexpr int kFirst = 30, kMore = 300;
-  // If one call or one message were kept for each graph, it would take more bytes than this.
+  // If ranks kept one call or one message for each graph, it would need more bytes than this.
   constexpr long kMostBytesOfOne = 16;
   RankJob job({.exchanges_as_processes = true});
   const SplitLayer layer(Operation::kForward, 4, 3);

@@ -30,8 +30,8 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-// Calls `use` with `first`'s call on tensors of layer `a` and `second`'s call on tensors of layer
-// `b`. Returns the results of the two calls.
+// Calls `use` with two functions: the call of `first` on tensors of layer `a`, and the call of
+// `second` on tensors of layer `b`. Returns the results of the two calls.
 template <class First, class Second>
 std::pair<StripeResult, StripeResult> WithBoth(
     First& first, const SplitLayer& a, Second& second, const SplitLayer& b,

@@ -1,4 +1,4 @@
-// Tests which calls are timed, and that nobody waits for a device that lags.
+// Tests which calls are timed, and that no call waits for a device that lags.
 #include "spatial/kernel_log.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@ using spatial::SpanScope;
 
 class ExchangeTimesTest : public testing::Test {
  protected:
-  // Makes a call with `spans` spans: the span of the whole call, and exchanges one after the other
-  // in it.
+  // Makes a call with `spans` spans: the span of the call itself, and inside it exchanges, one
+  // after the other.
   void Call(int kernel, int spans = 1) {
     const auto at = static_cast<size_t>(kernel);
     if (called_.size() <= at) called_.resize(at + 1);

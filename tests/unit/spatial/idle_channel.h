@@ -1,4 +1,4 @@
-// A channel that exchanges nothing, for tests of the parts of a rank.
+// A channel that exchanges nothing, for tests of single parts of a rank.
 #pragma once
 
 #include <atomic>

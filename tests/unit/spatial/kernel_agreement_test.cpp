@@ -1,4 +1,4 @@
-// Tests the agreement of a rank that is alone in its job, and whose own call the library refuses.
+// Tests the agreement of a rank that is alone in its job. The library refuses the rank's own call.
 #include "spatial/kernel_agreement.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Tests that batch normalisation of slices, put together, equals batch normalisation of the whole.
+// Tests that batch normalisation of slices together equals that of the whole tensor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -149,8 +149,8 @@ TEST_F(NormAlgebra, ConstantChannelsGiveTheBias) {
   });
 }
 
-// Each channel has sixteen elements, and each slice a power of two of them, so every result is a
-// multiple of a fraction that fp32 holds exactly.
+// Each channel has sixteen elements, and the elements of each slice are a power of two. So fp32
+// holds every result exactly.
 TEST_F(NormAlgebra, GradientOfWholeNumbersIsExact) {
   std::mt19937 random(3);
   for (const DataType type : {DataType::kFloat, DataType::kDouble}) {

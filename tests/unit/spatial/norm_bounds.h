@@ -1,7 +1,7 @@
-// Bounds how far batch normalisation of slices may differ from batch normalisation of the whole on
-// the stand-in, whose sums are fp64. The bounds are of first order in u, the unit roundoff of
-// statistics (of fp64 for fp64 tensors, otherwise of fp32), and in t, the unit roundoff of 16-bit
-// tensors (otherwise 0).
+// Bounds how far batch normalisation of slices may differ from batch normalisation of the whole
+// tensor on the stand-in, whose sums are fp64. The bounds are of first order in u and t. u is the
+// unit roundoff of statistics: that of fp64 for fp64 tensors, otherwise that of fp32. t is the unit
+// roundoff of 16-bit tensors, and 0 for other tensors.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@ struct NormBounds {
   double mean, variance, inverse;            // of statistics
   double y, running_mean, running_variance;  // of a training step
   double dscale, dbias, dx;                  // of a gradient
-  // REQUIRES: the inverse deviations of the whole are at most the largest of `inverses`.
+  // REQUIRES: the inverse standard deviations of the whole tensor are at most the largest of
+  // `inverses`.
   NormBounds(const NormCase& of, const HostTensor& inverses) {
     const double u = of.type == DataType::kDouble ? 0x1p-53 : 0x1p-24;
     const double t = of.type == DataType::kHalf       ? 0x1p-11
@@ -33,8 +34,8 @@ struct NormBounds {
     const double x = Largest(of.x), i = Largest(inverses), scale = Largest(of.scale);
     const double alpha = std::abs(of.alpha), beta = std::abs(of.beta);
 
-    // The mean of a slice is off by at most `one`, and so is the mean of the whole. Differences of
-    // means are at most 2 x; their weighted sum has a product and a sum for each slice.
+    // The error of a slice's mean, and of the whole tensor's mean, is at most `one`. Differences of
+    // means are at most 2 x. Their weighted sum has a product and a sum for each slice.
     const double one = (1 + n) * u * x;
     const double shift = 2 * one + (2 * slices + 6) * u * x;
     mean = 2 * one + shift + u * x;
@@ -55,9 +56,9 @@ struct NormBounds {
         of.factor * unbiased * variance +
         6 * u * (of.factor * unbiased * x * x + std::abs(1 - of.factor) * Largest(of.variance));
 
-    // A gradient uses the saved statistics of the whole. Normalised numbers are at most `normal`.
-    // So in a channel of c elements dscale is at most c * slope * normal, and dbias at most c *
-    // slope.
+    // A gradient uses the saved statistics of the whole tensor. Normalised numbers are at most
+    // `normal`. So in a channel of c elements dscale is at most c * slope * normal, and dbias at
+    // most c * slope.
     const double slope = Largest(of.dy), normal = 2 * x * i;
     const double summing = (slices + 3 + 2 * n) * u;
     const double sums = std::abs(of.parameter_alpha) * of.count() * slope;
@@ -69,8 +70,8 @@ struct NormBounds {
     dx = (slices + 10 + 2 * n) * 2 * u * terms + 8 * u * (3 * terms + before) +
          4 * t * (terms + before);
     if (of.is_saved) return;
-    // If no statistics are saved, they are computed again. Their errors move normalised numbers and
-    // stretch dx.
+    // If no statistics are saved, the gradient computes them again. Their errors move normalised
+    // numbers and stretch dx.
     const double moved = mean * i + 2 * x * inverse, stretched = inverse / i;
     dscale += sums * moved;
     dx += terms * stretched + alpha * scale * i * slope * 3 * normal * moved;

@@ -1,5 +1,5 @@
-// Runs batch normalisation on the stand-in: of a whole tensor, and of its slices, as ranks have
-// them. Both have the same numbers. Copies between slices replace the messages of ranks.
+// Runs batch normalisation on the stand-in, once of a whole tensor and once of the slices that
+// ranks would have of this tensor. Copies between the slices' memories replace the ranks' messages.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,9 +33,9 @@ struct NormCase {
   DataType type = DataType::kFloat;
   cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
   int spatial_rank = 2;
-  std::vector<Box3> slices;  // by rank; together they are the whole
-  // If a beta is not 0 or `factor` is below 1, a call reads numbers before it writes them. y, dx,
-  // mean, variance, dscale and dbias hold these numbers.
+  std::vector<Box3> slices;  // by rank; together they cover the whole tensor
+  // y, dx, mean, variance, dscale and dbias hold the numbers from before the call. The call reads
+  // these numbers if a beta is not 0 or `factor` is below 1.
   HostTensor x, y, dy, dx;
   HostTensor scale, bias, mean, variance, dscale, dbias;
   double alpha = 1, beta = 0, parameter_alpha = 1, parameter_beta = 0;
@@ -45,9 +45,9 @@ struct NormCase {
   HostTensor saved_mean, saved_inverse;
 
   NormCase() = default;
-  // Fills tensors with multiples of 1/16, which every type holds. Each channel of x has its numbers
-  // around a random whole number. Cuts slices along h, with `heights` rows each; a test may set
-  // other slices later.
+  // Fills tensors with multiples of 1/16, which every type holds. Adds a random whole number to
+  // each channel of x. Cuts slices along h, with `heights` rows each; a test may set other slices
+  // later.
   NormCase(DataType of_type, int64_t n, int64_t c, const Spatial& extents,
            const std::vector<int64_t>& heights, std::mt19937& random)
       : type(of_type),
@@ -98,7 +98,7 @@ struct NormResult {
 // Holds the tensors of one call in device memory, each with random gaps.
 class NormTensors {
  public:
-  // `of` has the tensors of the whole, or of a slice.
+  // `of` is the whole case, or one slice of it.
   NormTensors(const NormCase& of, std::mt19937& random) : of_(of) {
     x_ = Image(of.x, random, x_layout_);
     y_ = of.is_in_place ? x_ : Image(of.y, random, y_layout_);
@@ -149,7 +149,8 @@ class NormTensors {
             of_.is_saved ? Numbers(4) : nullptr,
             of_.is_saved ? Numbers(5) : nullptr};
   }
-  // Reads the results after the stream has finished.
+  // Returns the results. Expects that the inputs and the gaps are unchanged. REQUIRES: the stream
+  // has finished.
   NormResult Read() const {
     for (const auto& tensor : {x_, y_, dy_, dx_}) EXPECT_TRUE(tensor->IsIntact());
     for (const auto& numbers : numbers_) EXPECT_TRUE(numbers->IsIntact());
@@ -241,8 +242,8 @@ struct NormRank {
       EXPECT_EQ(cuMemFree(scratch), CUDA_SUCCESS);
     }
   }
-  // Fills scratch memory with NaN, as an earlier call might leave it. The memset runs on the
-  // default stream, for which other streams do not wait.
+  // Fills scratch memory with NaN, as an earlier call might leave it. Waits for the memset, because
+  // other streams do not wait for the default stream, on which it runs.
   void SpoilScratch() const {
     EXPECT_EQ(cuMemsetD8(scratch, 0xFF, statistics->scratch_bytes()), CUDA_SUCCESS);
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);

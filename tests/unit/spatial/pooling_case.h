@@ -1,5 +1,5 @@
-// Runs poolings on the stand-in: of a whole image, and of its stripes, as ranks have them. Both
-// have the same numbers.
+// Runs poolings on the stand-in, once of a whole image and once of the stripes that ranks have of
+// this image.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,8 +70,8 @@ struct PoolingResult {
 
 using RunPooling = std::function<cudnnStatus_t(const cudnn::ConvolutionCall&, spatial::LocalCall&)>;
 
-// Runs `run` with `handle` on the part of `whole` that `stripe` has. Returns when the stream is
-// idle.
+// Makes the call of `run` with `handle` on the part of `whole` that `stripe` has, and waits for the
+// handle's stream.
 inline PoolingResult RunPart(const WholePooling& whole, const Stripe& stripe, cudnnHandle_t handle,
                              const RunPooling& run) {
   const ConvolutionProblem& p = stripe.problem;
@@ -138,7 +138,7 @@ inline void FillResult(WholePooling& whole) {
   whole.y = UndividedPooling(forward);
 }
 
-// Gives the tensors of each rank a random layout and random gaps.
+// Gives the tensors of each rank a random layout with random gaps.
 inline void LayAnyhow(std::vector<Stripe>& stripes, std::mt19937& random) {
   for (Stripe& stripe : stripes) {
     ConvolutionProblem& p = stripe.problem;

@@ -24,8 +24,8 @@ inline SpatialGrid OfOneGroup(SpatialGrid grid) {
   return grid;
 }
 
-// Returns extents of parts. The extents and their sum are powers of two, and the extents are uneven
-// if possible. Axes that the grid does not cut have the extents of `uncut`.
+// Returns extents of parts. Along an axis that the grid cuts, the extents and their sum are powers
+// of two, and the extents are uneven if possible. Other axes have the extents of `uncut`.
 inline AxisExtents PowersOfTwo(const SpatialGrid& grid, const Spatial& uncut) {
   const std::vector<std::vector<int64_t>> rows = {{},        {},           {2, 2},
                                                   {1, 1, 2}, {1, 1, 2, 4}, {1, 1, 2, 2, 2}};
@@ -80,7 +80,7 @@ inline ConvolutionProblem SameOf(Operation operation, const SpatialGrid& grid, D
   return problem;
 }
 
-// Returns strides with gaps behind every row, plane, channel and image, in the order of `layout`.
+// Returns strides for the order of `layout`, with random gaps along every axis.
 inline Strides WithGaps(Layout layout, const Extents5& extents, std::mt19937& random) {
   const std::array<size_t, 5> order = layout == Layout::kNchw
                                           ? std::array<size_t, 5>{4, 3, 2, 1, 0}

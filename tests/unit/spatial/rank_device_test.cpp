@@ -11,7 +11,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A kernel whose trial fills the whole buffer with bytes of 0xff.
+// A kernel whose trial fills the whole exchange buffer with bytes of 0xff.
 class FillingKernel : public spatial::SplitKernel {
  public:
   explicit FillingKernel(size_t bytes) { buffer_bytes_ = bytes; }

@@ -27,8 +27,8 @@ struct JobOptions {
   bool waits_for_records = false;
   bool times_exchanges = false;
   Transport transport = Transport::kAuto;
-  bool exchanges_as_processes = false;  // through shared memory, although ranks are threads
-  std::string cudnn_file;               // NCCL is also looked for in its folder; empty: unknown
+  bool exchanges_as_processes = false;  // by shared memory, although ranks are threads
+  std::string cudnn_file;               // the folder of this file may have NCCL; empty: unknown
   // The function tables that the ranks' split calls use. The caller keeps them alive. null: the
   // stand-in's tables.
   const cudnn::Functions* functions = nullptr;
@@ -43,20 +43,20 @@ struct RankState {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   cudnnHandle_t handle = nullptr;
-  std::unique_ptr<spatial::GradientSums> sums;  // this rank's own, as in a process
+  std::unique_ptr<spatial::GradientSums> sums;  // each rank has its own, as if it were a process
   std::unique_ptr<spatial::SplitCalls> calls;
   transport::Ranks* ranks = nullptr;   // owned by `calls`
   spatial::CallDeclarations declared;  // what the next calls declare
 
-  // Makes the call through the rank's split calls. The stand-in runs the rank's own part.
+  // Makes the call through the rank's split calls. The stand-in computes the rank's own part.
   cudnnStatus_t Run(const ConvolutionProblem& problem, const cudnn::ConvolutionCall& call);
   // Calls Run for `stripe` of `whole`.
   StripeResult RunStripe(const WholeCase& whole, const Stripe& stripe);
 };
 
-// Makes the calling thread the rank state.rank of the ranks that meet in `file`. REQUIRES:
-// state.rank and state.device are set, and `options` outlives `state`. Fails an expectation if the
-// rank cannot join.
+// Makes the calling thread rank `state.rank` of the ranks that meet in `file`. REQUIRES: state.rank
+// and state.device are set, and `options` outlives `state`. Fails an expectation if the rank cannot
+// join.
 void OpenRank(RankState& state, const SpatialGrid& grid, const JobOptions& options,
               const std::string& file);
 void CloseRank(RankState& state);
@@ -84,7 +84,7 @@ class RankJob {
 };
 
 // Returns the stripes of a case, by rank. `extents` has the extents of the parts along each axis.
-// Returns nullopt if the case cannot be split like this.
+// Returns nullopt if a convolution cannot be cut into these parts.
 std::optional<std::vector<Stripe>> CutInto(const ConvolutionProblem& whole, const SpatialGrid& grid,
                                            const AxisExtents& extents);
 

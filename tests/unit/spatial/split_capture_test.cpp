@@ -12,7 +12,7 @@
 namespace ucudnn::test {
 namespace {
 
-// A process reports each cause once, so one test looks for all of them.
+// A process reports each cause of a refusal once, so one test looks for all causes.
 TEST(SplitCaptureRefusals, AreToldInWords) {
   const SplitLayer layer(Operation::kForward, 4, 3), other(Operation::kBackwardData, 4, 3);
   testing::internal::CaptureStderr();
@@ -187,8 +187,8 @@ TEST_P(SplitCapture, OneLaunchMoreIsAnErrorOnAllAndNan) {
   ExpectAllFailFromNowOn(job);
 }
 
-// Waits until the rank has heard of a failure. Expects that launches of `graph`, which has `call`,
-// then leave NaN.
+// Waits until the rank has heard of a failure. Expects that a launch of `graph`, which contains
+// `call`, then leaves NaN.
 void ExpectNanOnceItFailed(RankState& rank, const Graph& graph, const Stripe& stripe,
                            const cudnn::ConvolutionCall& call) {
   Becomes([&] { return rank.ranks->Failure().has_value(); }, kSoon);
@@ -205,7 +205,7 @@ void ExpectNanOnceItFailed(RankState& rank, const Graph& graph, const Stripe& st
 
 TEST_P(SplitCapture, OrderOfLaunchesIsCompared) {
   RankJob job(Options({.timeout = milliseconds(4000)}));
-  // The kernels of `a` and `b` send messages of equal sizes, so only their order can differ.
+  // The kernels of `a` and `b` send messages of equal sizes, so ranks can notice only the order.
   ConvolutionProblem other = Layer(Operation::kForward, 1);
   other.k = 5;
   const AxisExtents extents = {{{1}, {4, 3}, {6}}};
@@ -375,8 +375,8 @@ SplitLayer InLayout(SplitLayer layer, int number) {
   return layer;
 }
 
-// A rank keeps at most 16 layouts of a kernel. A kernel may hold what was compiled for its layout,
-// so a graph must keep its kernel alive.
+// A rank keeps at most 16 versions of a kernel, one for each layout. Launches may use what a
+// version compiled for its layout, so a graph must keep its version alive.
 TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   constexpr int kKept = 16;
   descriptors = 0;
@@ -407,7 +407,7 @@ TEST_P(SplitCapture, AKernelLivesAsLongAsAGraphHasIt) {
   EXPECT_EQ(descriptors, kKept * of_one) << "the graph is destroyed";
 }
 
-// Lets `stream` sleep for kMilliseconds.
+// Makes `stream` sleep for kMilliseconds.
 template <int kMilliseconds>
 void Sleep(CUstream stream) {
   EXPECT_EQ(

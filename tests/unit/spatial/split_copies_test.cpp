@@ -1,6 +1,7 @@
 // Tests tensors of which each rank may have a copy. If each rank has one element along an axis, its
-// tensor may be a copy or a stripe. If the results differ, the user says which of the two it is
-// (UCUDNN_SPATIAL_ONE). A program may also declare its tensors to be replicated.
+// tensor may be a copy or a stripe. If a copy and a stripe give different results, the user says
+// which of the two it is (UCUDNN_SPATIAL_ONE). A program may also declare its tensors to be
+// replicated.
 #include <gtest/gtest.h>
 
 #include "tests/unit/spatial/split_layer.h"
@@ -131,7 +132,8 @@ TEST(SplitReplicated, OnOneRankAloneIsAnErrorOnAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// A call that one rank cannot make is refused on all ranks, like any other, and the job goes on.
+// Like any other call, a replicated call that one rank cannot make is refused on all ranks. The job
+// goes on.
 TEST(SplitReplicated, CallThatOneRankCannotMakeIsRefusedOnAll) {
   RankJob job;
   const ConvolutionProblem problem = WholeOnEachRank(Operation::kForward);

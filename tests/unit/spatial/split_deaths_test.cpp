@@ -102,11 +102,11 @@ void Survive(RankState& rank, const SplitLayer& layer) {
   }
 }
 
-// Launches a graph with the call on a surviving rank, as all ranks do. A rank next to the victim
-// must find NaN in the rows that never came. In a sum all ranks must find NaN.
+// Launches a graph with the call on a surviving rank, as all ranks do. If rows never come, a rank
+// next to the victim must find NaN in the result. If a sum never comes, all ranks must find NaN.
 void SurviveLaunch(RankState& rank, const SplitLayer& layer, int victim) {
   EXPECT_TRUE(layer.IsExactOn(rank));
-  // The victim may die before this rank knows that all ranks have come here.
+  // The gather fails if the victim dies before this rank knows that all ranks have come here.
   if (rank.ranks->Gather("", "the launch").ok()) {
     const StripeResult result = RunInGraph(rank, layer);
     EXPECT_TRUE(result.is_intact);

@@ -1,6 +1,6 @@
 // Tests faults between ranks: calls that are refused on all ranks alike, ranks that no longer make
-// the same calls, ranks and devices that do not come, and local calls that fail. Nothing hangs, and
-// no fault stays unseen. Also tests calls on several threads, handles and streams.
+// the same calls, ranks and devices that never come to a call, and local calls that fail. Nothing
+// hangs, and no fault stays unseen. Also tests calls on several threads, handles and streams.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -127,7 +127,8 @@ TEST(SplitFaults, CallThatThrowsWhereItIsTriedLeavesNoDeviceMemory) {
   ExpectContains(FailureOf(job), {"rank 0: out of memory"});
 }
 
-// Expects an error on all ranks if they do not call the same kernel.
+// Makes a call on each rank for this rank's problem. The problems have different kernels, so
+// expects an error on both ranks.
 void ExpectDifferent(const std::vector<ConvolutionProblem>& problems,
                      const std::vector<std::string>& words) {
   Traffic traffic;
@@ -195,7 +196,7 @@ TEST(SplitAgreementEach, KnownExtentsAreNotPreparedAgain) {
   EXPECT_EQ(traffic.reservations, reservations);
 }
 
-// beta is a rank's own choice, so a kernel may be new on one rank only.
+// Each rank chooses its own beta, so a kernel may be new on one rank only.
 TEST(SplitAgreementEach, KernelThatIsNewOnOneRankIsMadeOnAll) {
   RankJob job({.agrees_each_time = true});
   const SplitLayer layer(Operation::kForward, 4, 4);
@@ -222,7 +223,7 @@ TEST(SplitAgreementEach, ManySizesAreExact) {
   }
 }
 
-// If the ranks' calls differ, already the first call that differs is an error on all ranks.
+// Ranks wait for each other's records, so the first call that differs is an error on all ranks.
 TEST(SplitRecords, AreWaitedForWhereTheUserWantsThat) {
   RankJob job({.waits_for_records = true});
   const SplitLayer a(Operation::kForward, 4, 4, 1), b(Operation::kBackwardData, 4, 4, 1);
@@ -285,7 +286,7 @@ TEST(SplitRecords, EqualNumbersAreNotTold) {
   for (const auto& line : told) EXPECT_EQ(line, std::nullopt);
 }
 
-// The other rank does not come to the exchange, because it has left.
+// Rank 1 has left, so it does not come to the exchange of rank 0's last call.
 TEST(SplitRecords, OneCallMoreThatExchangesDoesNotHang) {
   RankJob job({.timeout = milliseconds(2000)});
   const SplitLayer layer(Operation::kForward, 4, 4);
@@ -306,7 +307,7 @@ TEST(SplitRecords, ForkedChildLeavesNothing) {
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 4));
   const pid_t child = fork();
   if (child == 0) {
-    alarm(5);  // ends a child that waits for a lock which another thread held
+    alarm(5);  // ends a child that waits for a lock which another thread held at the fork
     _exit(job.rank(0).calls->Leave() ? 1 : 0);
   }
   int status = -1;
@@ -379,7 +380,7 @@ TEST(SplitOrder, ForwardAndBackwardOnThreadsOfTheirOwnAreExact) {
   for (int rank = 0; rank < 2; ++rank) EXPECT_FALSE(job.rank(rank).ranks->Failure());
 }
 
-// A thread of rank 0 gets the identifier of an ended thread; all threads of rank 1 are alive.
+// On rank 0 a thread gets the identifier of an ended thread. On rank 1 all threads are still alive.
 TEST(SplitOrder, IdentifiersOfEndedThreadsTellNothing) {
   RankJob job;
   const SplitLayer layer(Operation::kForward, 4, 4);
@@ -473,7 +474,7 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
   }
 }
 
-// Behaves like an exchange that was aborted: the stream continues, although nothing was received.
+// Behaves as if every exchange was aborted: the stream continues, although nothing was received.
 class LosingChannel : public CountingChannel {
  public:
   LosingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
@@ -488,7 +489,7 @@ class LosingChannel : public CountingChannel {
   const std::atomic<bool>& loses_;
 };
 
-// A ReLU turns NaN into 0, so NaN must be written behind it.
+// A ReLU turns NaN into 0, so NaN must be written after the ReLU.
 TEST(SplitFaults, RowsThatNeverCameAreNanBehindAReluToo) {
   std::atomic<bool> loses = false;
   Traffic traffic;
@@ -555,7 +556,7 @@ TEST(SplitFaults, RankThatNeverComesToAnExchangeIsNamed) {
   ExpectAllFailFromNowOn(job);
 }
 
-// Holds up the stream until `ends` returns true, or for much longer than a job's timeout.
+// Holds up the stream until `ends` returns true, but at most for kSoon.
 void HoldUntil(CUstream stream, std::function<bool()> ends) {
   const auto wait = [](void* argument) {
     const std::unique_ptr<std::function<bool()>> held(
@@ -566,7 +567,7 @@ void HoldUntil(CUstream stream, std::function<bool()> ends) {
   EXPECT_EQ(cuLaunchHostFunc(stream, wait, held.release()), CUDA_SUCCESS);
 }
 
-// All ranks have made the call, but the stream of rank 1 does not reach it.
+// All ranks have made the call, but the stream of rank 1 is held up before it.
 TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardFilter}) {
     RankJob job({.warning = milliseconds(500), .timeout = milliseconds(2000)});
@@ -628,8 +629,8 @@ TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   ExpectExactOnAll(job, layer);
 }
 
-// A channel whose Check fails once `fails` is set, long after its calls have returned, as NCCL's
-// may.
+// A channel whose Check fails once `fails` is set, like NCCL's Check long after a call has
+// returned.
 class FailingChannel : public CountingChannel {
  public:
   FailingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
@@ -660,7 +661,7 @@ TEST(SplitFaults, ErrorOfAnExchangeThatHasReturnedIsToldAndEndsAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// A channel takes device memory, so it must be open before a rank tries its own call.
+// A channel needs device memory, so it must be open before a rank tries its own call.
 TEST(SplitOrder, ChannelIsOpenBeforeARanksOwnCallIsTried) {
   std::array<std::atomic<bool>, 2> is_open = {false, false}, tried = {false, false};
   JobOptions options;
@@ -692,7 +693,7 @@ TEST(SplitSteady, CallsAllocateNothingAndMoveTheLeast) {
     const size_t free_before = FreeBytesOf(job);
     for (int i = 0; i < 10; ++i) ExpectExactOnAll(job, layer);
     EXPECT_EQ(FreeBytesOf(job), free_before);
-    // In either direction one row of all images and channels travels: 2 images, 6 columns, 4 bytes.
+    // One row of all images and channels travels in each direction: 2 images, 6 columns, 4 bytes.
     const int channels = operation == Operation::kForward ? 2 : 3;
     const int64_t row_bytes = int64_t{2} * channels * 6 * 4;
     EXPECT_EQ(before, 2 * row_bytes);

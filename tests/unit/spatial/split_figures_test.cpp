@@ -1,4 +1,4 @@
-// Tests what a rank tells the report about its split calls: each kernel's outcome, bytes and times.
+// Tests the figures of a rank's split calls in the report: each kernel's outcome, bytes and times.
 #include <gtest/gtest.h>
 
 #include <vector>

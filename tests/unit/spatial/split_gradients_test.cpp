@@ -1,5 +1,5 @@
 // Tests gradients over several calls: accumulated gradients, rows of dy that are received once for
-// two calls, and sums that nobody waits for yet. Also tests until when the program may choose who
+// two calls, and sums that run on after the call. Also tests until when the program may choose who
 // sums gradients.
 #include <cuda.h>
 
@@ -10,7 +10,7 @@
 namespace ucudnn::test {
 namespace {
 
-// Each step adds its gradient to dw, in the same memory.
+// Each step adds its gradient to the same dw in device memory.
 TEST(SplitGradients, AccumulateOverSteps) {
   for (const DataType type : {DataType::kFloat, DataType::kDouble, DataType::kHalf}) {
     RankJob job;
@@ -139,7 +139,7 @@ TEST(SameGradient, RowsAreReceivedOnceForBothCalls) {
   }
 }
 
-// An equal address does not prove equal values.
+// dy has the same address in both calls, but not the same values.
 TEST(SameGradient, OtherValuesAtTheSameAddressAreExchanged) {
   RankJob job;
   const GradientPair pair(job);
@@ -328,7 +328,7 @@ TEST(Deferred, SumsAreNotWaitedForUntilTheProgramSaysSo) {
   }
 }
 
-// A layer's sum is still running when the next layers' calls come.
+// A layer's sum is still running when the calls of the next layers are made.
 TEST(Deferred, CallsThatFollowAreExact) {
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {
     RankJob job;

@@ -1,5 +1,5 @@
-// Provides convolutions cut over the ranks of a job, and what tests check about them: exact
-// results, one line about each failure, and the traffic of the channels.
+// Provides convolutions cut over the ranks of a job, and what tests expect of them: exact results,
+// the same line about a failure on all ranks, and the traffic of the channels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -122,8 +122,8 @@ struct SplitLayer {
   }
 };
 
-// The layer is cut along w alone, the grid along h and w. Gives each rank the stripe at its place
-// along w, so that ranks have copies along h.
+// `strip` is cut along w alone, but `grid` along h and w. Gives each rank the stripe for its place
+// along w, so ranks that differ only along h have copies.
 inline void CopyAlongHeight(const SpatialGrid& grid, SplitLayer& strip) {
   const std::vector<Stripe> parts = strip.stripes;
   strip.stripes.clear();

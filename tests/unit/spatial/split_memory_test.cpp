@@ -1,4 +1,4 @@
-// Tests how much device memory split calls take in addition to the caller's.
+// Tests how much device memory split calls need in addition to the caller's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,9 +16,10 @@ namespace ucudnn::test {
 namespace {
 
 // The bound is 2.5 times the bytes of a halo if halos are added, and 6 times if results are
-// recomputed. A halo is the rows that a rank receives from both neighbours, or sends to them,
-// whichever are more. A row counts as wide as the wider of x's and y's rows. The buffer may also
-// hold a copy of the filter, the sum of a filter gradient and what alignment takes.
+// recomputed. A halo is the rows that a rank receives from both neighbours, or the rows that it
+// sends to them, whichever are more. Each row counts as a row of x or of y, whichever is larger.
+// Not counted are a copy of the filter, the sum of a filter gradient and 16 * 256 bytes for
+// alignment.
 class SplitMemory : public DeviceTest {
  protected:
   SplitMemory() { EXPECT_EQ(cudnnCreate(&handle_), kFine); }

@@ -106,8 +106,8 @@ void ExpectDifferentiated(const NormCase& whole, const std::vector<NormResult>& 
   ExpectDifferentiatedAs(Undivided(whole, Step::kGradient), whole, ranks);
 }
 
-// Returns a random case. Parts are uneven along every axis that the grid cuts, and at least one has
-// several rows.
+// Returns a random case. Along every axis that the grid cuts, parts have random extents, and the
+// first part has at least two positions.
 NormCase RandomCase(const SpatialGrid& grid, std::mt19937& random) {
   constexpr DataType kTypes[] = {DataType::kFloat, DataType::kHalf, DataType::kBfloat16,
                                  DataType::kDouble};
@@ -207,7 +207,7 @@ NormCase ExactCase(const SpatialGrid& grid, DataType type, std::mt19937& random)
 }
 
 // Expects the undivided results to the last bit. Leaves out running variances, whose factor m / (m
-// - 1) rounds, and 16-bit dx, which is rounded twice.
+// - 1) rounds, and 16-bit dx, which the split call rounds twice.
 void ExpectToTheLastBit(const NormCase& whole, const std::vector<NormResult>& trained_slices,
                         const std::vector<NormResult>& gradient_slices) {
   const NormResult trained = Undivided(whole, Step::kTraining);
@@ -248,7 +248,7 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitNorm,
                                          "n2h2"),
                          [](const auto& grid) { return grid.param; });
 
-// The list is from LBANN's DiHydrogen, test_distconv.sh --bn: 16, 15, 63 and 99 positions on four
+// From LBANN's DiHydrogen, test_distconv.sh --bn: extents of 16, 15, 63 and 99 positions on four
 // and on eight ranks that share all images. Axes that a grid does not cut have 4 positions here.
 TEST(SplitNormPublished, DiHydrogensListIsThatOfTheWholeImage) {
   std::mt19937 random(3);
@@ -325,8 +325,8 @@ TEST(SplitNormReplicated, OnOneRankAloneIsAnErrorOnAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// Each rank sends two numbers per channel to each other rank, once per call, however large the
-// image.
+// In each call, each rank sends two numbers per channel to each other rank, however large the image
+// is.
 TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h3"}, traffic));
@@ -339,7 +339,7 @@ TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   RunSlices(job, whole, Step::kGradient);
   EXPECT_EQ(traffic.exchanges, 6);
   EXPECT_EQ(traffic.sent, 2 * once);
-  // The report of each rank has the same bytes, for both kernels.
+  // The report of each rank must have the same bytes for both kernels.
   for (int rank = 0; rank < job.size(); ++rank) {
     const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
     ASSERT_EQ(figures.kernels.size(), 2u);
@@ -420,7 +420,7 @@ TEST(SplitNormFault, IsNanWhereNothingCame) {
   }
 }
 
-// If one rank's library fails, no other rank uses numbers of this rank as statistics.
+// If one rank's library fails, no other rank uses that rank's numbers as statistics.
 TEST(SplitNormFault, IsNanOnTheOthersWhereARankFails) {
   RankJob job({.grid = "h2"});
   const NormCase whole = Plain({4, 3});

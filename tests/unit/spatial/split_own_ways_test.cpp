@@ -1,5 +1,5 @@
 // Tests that what ranks do together does not depend on what a rank does on its own: its
-// micro-batches and pauses, the memory that it takes, and the layout of its tensors.
+// micro-batches and pauses, its other device memory, and the layout of its tensors.
 #include <gtest/gtest.h>
 
 #include <cuda.h>
@@ -67,7 +67,7 @@ bool IsExactInPieces(RankState& rank, const SplitLayer& layer, const std::vector
 
 TEST(SplitMicroBatches, OfOtherSizesOnEachRankAreExact) {
   const std::vector<std::vector<int>> sizes = {{7}, {1, 1, 1, 1, 1, 1, 1}, {3, 4}};
-  // All images are exchanged at once, and then some at a time.
+  // The larger buffer holds all images at once, the smaller one only some.
   for (const size_t bytes : {size_t{64} << 20, size_t{12} << 10}) {
     RankJob job({.grid = "h3", .most_buffer_bytes = bytes});
     for (int i = 0; i < 16; ++i) {
@@ -161,8 +161,8 @@ void LayOut(Stripe& stripe, std::mt19937& random) {
   p.alignment = 1 << Draw(0, 4, random);
 }
 
-// Runs the same calls every time. If `has_own_way`, every rank divides its own calls, pauses, takes
-// device memory and lays out its tensors at random.
+// Makes the same calls every time. If `has_own_way`, every rank divides its own calls, pauses,
+// allocates device memory and lays out its tensors at random.
 void RunCalls(const char* grid, bool agrees_each_time, bool has_own_way, unsigned seed,
               Passed& passed) {
   Traffic traffic;

@@ -79,8 +79,9 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitPooling,
                          testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2", "n2h2"),
                          [](const auto& grid) { return grid.param; });
 
-// If the program says that results are stripes, a window that covers every rank's stripe is no
-// global pooling: with 2x2 windows and stride 2, four ranks with two rows get a row each.
+// A window that covers every rank's stripe is no global pooling if the program says that results
+// are stripes. Here four ranks have two rows each, and 2x2 windows of stride 2 give each rank one
+// row.
 TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
   Traffic traffic;
   RankJob said(Counted({.grid = "h4", .ones = SpatialOnes::kSplit}, traffic));
@@ -166,7 +167,7 @@ void ExpectPublished(RankJob& job, const PublishedPooling& of, bool is_exact,
   }
 }
 
-// The list is from LBANN's DiHydrogen, test_pooling.sh, as far as it cuts an image.
+// The cases are those of test_pooling.sh in LBANN's DiHydrogen that cut an image.
 TEST(SplitPoolingPublished, DiHydrogensListIsExact) {
   std::mt19937 random(1);
   for (const char* const grid : {"w2", "h2", "h2w2", "n2w2", "n2h2", "n2d2"}) {
@@ -178,9 +179,9 @@ TEST(SplitPoolingPublished, DiHydrogensListIsExact) {
   }
 }
 
-// The list is from NVIDIA's physicsnemo, test_pooling.py. Without padding, windows of 4 with a
-// stride of 2 continue across cuts. No cuDNN call on a stripe can express this, so such a pooling
-// cannot be cut.
+// The cases are those of test_pooling.py in NVIDIA's physicsnemo. Without padding, windows of 4
+// with a stride of 2 continue across cuts. No cuDNN call on a stripe can express this, so such a
+// pooling cannot be cut.
 TEST(SplitPoolingPublished, PhysicsnemosListIsExactWhereWindowsEndAtCuts) {
   std::mt19937 random(2);
   for (const char* const grid : {"w4", "h2w2"}) {
@@ -292,9 +293,9 @@ double RoundingOf(DataType type) {
   return 0x1p-53;
 }
 
-// Returns a global pooling over random parts of one group, or nullopt if its type cannot hold so
-// many different numbers. All numbers of x differ, since cuts decide which of two equal maxima has
-// the gradient.
+// Returns a global pooling over random parts of one group. All numbers of x differ, because cuts
+// decide which of two equal maxima has the gradient. Returns nullopt if the type cannot hold so
+// many different numbers.
 std::optional<GlobalCase> RandomGlobal(const SpatialGrid& grid, const PoolingKind& kind,
                                        Operation operation, std::mt19937& random) {
   const int images = Draw(1, 3, random), channels = Draw(1, 4, random);
@@ -358,7 +359,7 @@ TEST_P(GlobalPooling, GivesAllRanksWhatTheWholeImageGives) {
       EXPECT_EQ(results[static_cast<size_t>(rank)], results[static_cast<size_t>(first)]);
     }
   }
-  // dy must be equal on all ranks here, so no warning is logged.
+  // All ranks have the same dy, as a global pooling requires, so no warning is logged.
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
@@ -437,8 +438,8 @@ TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
       LayAnyhow(global.stripes, random);
       FillResult(global.whole);
       const HostTensor expected = GradientOfFirst(global);
-      // If only rows are cut, the first maximum of the first rank that has one is the first maximum
-      // of the image.
+      // If only rows are cut, the first maximum of the image is the first maximum on the first rank
+      // that has one.
       if (grid.Ranks() == grid.h) {
         EXPECT_EQ(UndividedPooling(global.whole), expected);
       }
@@ -533,8 +534,8 @@ TEST(SplitPoolingRefusal, NamesWhatCannotBeToldForwardAndBackward) {
   }
 }
 
-// On the same stripes, one pooling is global and the other has windows of two rows. The rank whose
-// stripe has two rows makes the same call for both.
+// On the same stripes, one pooling is global and the other has windows of two rows. Rank 1, whose
+// stripe has two rows, makes the same call for both poolings.
 TEST(SplitPoolingWindows, TellPoolingsApartThatOneRankCannot) {
   RankJob job({.grid = "h2", .agrees_each_time = true, .ones = SpatialOnes::kReplicated});
   const PoolingKind average = kKinds[2];
@@ -612,9 +613,9 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     Operation operation;
     int64_t rows;  // received by each of two ranks, with 4 columns, 2 channels, 2 images
   };
-  // With windows of 3 rows, stride 1 and pad 1 a rank receives one row of x or of dy. For the
-  // gradient of a maximum it receives two more rows of x. A message of a maximum also has an
-  // arrival number of 4 bytes.
+  // With windows of 3 rows, stride 1 and pad 1, a rank receives one row of x or of dy. For the
+  // gradient of a maximum it receives two more rows of x. Each message of a max pooling also has an
+  // arrival number of 4 bytes (slice_plan.h).
   for (const Row& row :
        {Row{kKinds[2], Operation::kForward, 1}, Row{kKinds[3], Operation::kBackwardData, 1},
         Row{kMax, Operation::kForward, 1}, Row{kMax, Operation::kBackwardData, 3}}) {
@@ -626,7 +627,7 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     const int64_t arrivals = row.kind.is_maximum() ? 2 * 4 : 0;
     EXPECT_EQ(traffic.received, 2 * row.rows * 4 * 2 * 2 * 4 + arrivals);
     EXPECT_EQ(traffic.sent, traffic.received);
-    // The report of each rank has the same bytes.
+    // The report of each rank must have the same bytes.
     for (int rank = 0; rank < job.size(); ++rank) {
       const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
       ASSERT_EQ(figures.kernels.size(), 1u);
@@ -639,7 +640,7 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
   }
 }
 
-// Windows that lie side by side need no exchange.
+// Windows that do not overlap need no exchange.
 TEST(SplitPoolingTraffic, OfAWindowPerStrideIsNone) {
   Traffic traffic;
   RankJob job(Counted({.grid = "h2"}, traffic));
@@ -649,7 +650,7 @@ TEST(SplitPoolingTraffic, OfAWindowPerStrideIsNone) {
   EXPECT_EQ(traffic.exchanges, 0);
 }
 
-// Once a rank has failed, every call is an error on all ranks.
+// Once a rank has failed, every call on any rank returns an error.
 TEST(SplitPoolingFault, IsNanOnceTheJobHasFailed) {
   RankJob job({.grid = "h2"});
   EXPECT_EQ(RunWindows(job, {Window(4, 3, 1, 1), Window(4, 3, 1, 1)}, kMax),

@@ -62,8 +62,8 @@ double Inner(const HostTensor& a, const HostTensor& b) {
   return std::inner_product(a.values.begin(), a.values.end(), b.values.begin(), 0.0);
 }
 
-// <conv(x), dy> = <x, conv^T(dy)> = <w, dw>. Each rank computes its part from its own results
-// alone.
+// Tests that <conv(x), dy> = <x, conv^T(dy)> = <w, dw>. Each rank computes its part of the inner
+// products from its own results alone.
 class SplitAdjoint : public testing::TestWithParam<const char*> {};
 
 TEST_P(SplitAdjoint, OperationsAreEachOthersAdjoint) {

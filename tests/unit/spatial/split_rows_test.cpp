@@ -1,5 +1,5 @@
-// Compares stripes, extended by the adjacent rows of other ranks, with the same rows of the whole
-// image.
+// Tests that stripes, extended by the adjacent rows of other ranks, equal the same rows of the
+// whole image.
 #include "cuda/box_copy.h"
 
 #include "tests/unit/spatial/split_layer.h"
@@ -26,8 +26,8 @@ ConvolutionProblem RandomRows(const SpatialGrid& grid, std::mt19937& random) {
   return p;
 }
 
-// Returns the box `elements` of `whole`, extended by `pad` on every side, with zeros outside the
-// whole.
+// Returns the box `elements` of `whole`, extended by `pad` on every side, with zeros outside of
+// `whole`.
 HostTensor Padded(const HostTensor& whole, const Box3& elements, const Spatial& pad) {
   Extents5 extents = whole.extents;
   for (size_t axis = 0; axis < 3; ++axis)

@@ -168,7 +168,7 @@ TEST(SplitBiasGradients, OfMapsOfOneRowAreRefusedUntilTheUserSays) {
   }
 }
 
-// The strip is cut along w, and ranks along h have copies of its parts.
+// The layer is cut along w, and ranks along h have copies of its parts.
 TEST(SplitBiasGradients, OfCopiesCountEachOnce) {
   RankJob job({.grid = "h2w2", .ones = SpatialOnes::kReplicated});
   for (int type = 0; type < 4; ++type) {

@@ -1,4 +1,4 @@
-// Runs a convolution on the stand-in, once undivided and once cut into the ranks' stripes, on the
+// Runs a convolution on the stand-in, once undivided and once in the stripes of the ranks, with the
 // same whole numbers. Host data are doubles. Device memory stores them in the convolution's type,
 // which holds small whole numbers exactly.
 #pragma once
@@ -31,7 +31,7 @@ struct HostTensor {
   bool operator==(const HostTensor&) const = default;
 };
 
-// Holds a scale in the form that cuDNN reads.
+// Holds a scale as a double and as a float, of which cuDNN reads one, depending on the type.
 struct Scalar {
   double wide;
   float narrow;

@@ -50,7 +50,7 @@ TEST_P(AbortedChannels, ARankThatWaitsForOneThatNeverComesIsLetGo) {
     const CUdeviceptr data = self.device.Allocate(128);
     self.device.Fill(data, 0xff, 128);
     const Message send{1 - self.rank, data, 64}, receive{1 - self.rank, data + 64, 64};
-    // Rounds that succeed leave numbers in the memory that the channel keeps.
+    // Leaves old numbers in the channel's memory. The aborted exchange must not deliver them.
     for (int round = 0; round < 5; ++round) {
       self.device.Upload(data, Content(round, self.rank, 1 - self.rank, 64));
       ASSERT_TRUE(channel.Exchange({&send, 1}, {&receive, 1}, self.device.stream).ok());
@@ -240,8 +240,8 @@ TEST_P(AbortedChannels, OpeningEndsWhenTheMeetingFails) {
   });
 }
 
-// While an object of this class lives, no thread can start, because its stack would exceed the
-// address space.
+// While an object of this class lives, no thread can start, because the default size of a stack
+// exceeds the address space.
 class NoThreads {
  public:
   NoThreads() {
@@ -257,8 +257,8 @@ class NoThreads {
   pthread_attr_t before_;
 };
 
-// An abort may run in a callback of the service thread, which sends no heartbeats meanwhile, so the
-// abort must not wait for a stream.
+// An abort may run in a callback of the service thread, which sends no heartbeats during the
+// callback. So the abort must not wait for a stream.
 TEST(LoopbackChannel, AnAbortWaitsForNoStreamWhereNoThreadStarts) {
   RunChannels(2, 2, OpenLoopbackChannel, [](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(64, 0).ok());
@@ -304,7 +304,7 @@ size_t SharedMappings() {
 }
 
 TEST(LoopbackChannel, LeavesNothingBehind) {
-  // Opens the files of the stand-in's devices before files are counted.
+  // These ranks open the files of the stand-in's devices before files are counted.
   RunRanks(3, 3, [](RankThread& self) { self.device.Allocate(4000); });
   const size_t files = OpenFiles();
   for (const bool aborted : {false, true}) {
@@ -322,7 +322,7 @@ TEST(LoopbackChannel, LeavesNothingBehind) {
       channel.Abort();
     });
     EXPECT_EQ(OpenFiles(), files);
-    // A thread may still be releasing its mappings.
+    // A thread of a channel may still be releasing its mappings.
     EXPECT_TRUE(Becomes([] { return SharedMappings() == 0; }, milliseconds(5000)));
   }
 }

@@ -92,7 +92,7 @@ TEST_P(Channels, CallsKeepTheirOrderOverSeveralStreams) {
   });
 }
 
-// The host makes 1000 calls ahead of the streams, more than a channel keeps room for.
+// The host enqueues 1000 calls ahead of the streams, far more than a channel has slots for.
 TEST_P(Channels, AHostMayBeFarAheadOfItsStream) {
   Run(2, [&](RankThread& self, Channel& channel) {
     constexpr int kRounds = 1000;
@@ -202,7 +202,7 @@ TEST_P(Channels, AReductionOfSeveralPiecesNeedsRoomForOne) {
   });
 }
 
-// The sum of these numbers depends on its order.
+// The numbers differ so much in magnitude that the bits of their sum depend on its order.
 TEST_P(Channels, ReductionsAddInTheOrderOfTheRanks) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -273,7 +273,7 @@ TEST_P(Channels, RefuseAReductionWithoutRoom) {
     const CUdeviceptr data = self.device.Allocate(4000);
     self.device.Fill(data, 0, 4000);
     EXPECT_FALSE(channel.AllReduce(data, 1000, Element::kFloat32, self.device.stream).ok());
-    // The buffer holds NaN, so that the program cannot mistake it for a sum.
+    // The buffer must hold NaN, so that the program cannot mistake its content for a sum.
     EXPECT_EQ(self.device.Download<unsigned char>(data, 4000),
               std::vector<unsigned char>(4000, 0xff));
   });

@@ -1,4 +1,4 @@
-// Tests which transport serves which ranks, as a table, and what a process tells about itself.
+// Tests which transport is chosen for which ranks, and the facts that a rank sends about itself.
 #include "transport/choice.h"
 
 #include <gtest/gtest.h>

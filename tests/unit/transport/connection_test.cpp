@@ -1,4 +1,5 @@
-// Tests frames over a socket pair: whole, in pieces, too large, and garbage.
+// Tests frames over a socket pair: complete frames, frames in pieces, frames that are too large,
+// and garbage.
 #include "transport/connection.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Tests ranks that are processes: when one of them dies or stops at any stage, the others learn of
-// it within 15 s. Heartbeats and all other times are short here.
+// it within 15 s. Heartbeats and all other time limits are short here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST_P(Deaths, WhileItWaitsForOthersToJoin) {
   job.meeting.times.refusing = Milliseconds(500);
   Child child(RankThat(job.Of(victim()), [](Ranks&, const Child::Tell&) {}));
   std::vector<Meeting> others = Meetings(job, victim());
-  others.pop_back();  // rank 3 does not come
+  others.pop_back();  // rank 3 does not join
   std::thread killer([&] {
     std::this_thread::sleep_for(Milliseconds(500));
     child.Kill();
@@ -145,7 +145,7 @@ TEST_P(Deaths, BetweenPostsThatAreHeardUpToThen) {
 TEST_P(Deaths, InTheMiddleOfAStreamOfPosts) {
   const Job job(3);
   Child child(RankThat(job.Of(victim()), [](Ranks& ranks, const Child::Tell& tell) {
-    // The child posts only when the other ranks listen.
+    // The child posts only after the other ranks have begun to listen.
     std::atomic<int> heard = 0;
     ranks.OnPost([&](int, std::string_view) { ++heard; });
     if (!Becomes([&] { return heard == 2; })) return tell("heard too little");

@@ -1,5 +1,6 @@
-// Runs ranks as processes, in tests. A program that never touches CUDA itself forks them, passes on
-// the texts that they gather, and tells them when one of them is gone, as the control plane does.
+// Runs ranks as child processes in tests. The parent, which must not have touched CUDA, passes on
+// the texts that the ranks gather. When a rank is gone, it makes the others abort, as the control
+// plane does.
 #pragma once
 
 #include <signal.h>
@@ -85,7 +86,7 @@ struct RankProcess {
   ChannelSetup setup;
 };
 
-constexpr int kGood = 0, kFailed = 2;  // exit statuses: the channel worked; it failed
+constexpr int kGood = 0, kFailed = 2;  // exit statuses: the channel worked; the channel failed
 
 // Runs `body` with the channel that `open` opens for the rank. If another rank is gone,
 // self.gatherer aborts the channel meanwhile. Returns the exit status that `body` returns, or 1 if
@@ -184,7 +185,7 @@ inline std::vector<int> RunProcesses(int size, int devices,
       }
     }
   });
-  // A rank that exits with 0 may simply be the first to end. Any other end makes all ranks abort.
+  // A rank that exits with 0 has done its work. Any other end of a rank makes all ranks abort.
   std::vector<int> ended(size, -1);
   for (int left = size; left > 0; --left) {
     int status = 0;

@@ -1,6 +1,5 @@
-// Provides what ranks that exchange need in tests: devices, buffers, additions, messages whose
-// content says where they belong, and ranks as threads that gather without a control plane. Devices
-// are the stand-in's.
+// Helpers for tests of channels: the stand-in's devices, buffers, an addition, messages with known
+// content, and ranks that are threads and gather without a control plane.
 #pragma once
 
 #include <cuda.h>
@@ -36,7 +35,7 @@ inline Status OkIf(CUresult result, const char* action) {
   return cuda::DriverStatus(*cuda::GetDriver(), result, action);
 }
 
-// ---- What a rank has of its own -----------------------------------------------------------------
+// ---- The device of a rank -----------------------------------------------------------------------
 
 // Holds a device's primary context, which is current on this thread, and a non-blocking stream.
 class RankDevice {
@@ -91,7 +90,7 @@ class RankDevice {
   std::vector<CUdeviceptr> buffers_;
 };
 
-// Holds the stream up for `time`.
+// Makes the stream wait for `time`.
 inline void Delay(CUstream stream, std::chrono::microseconds time) {
   const auto sleep = [](void* argument) {
     const std::unique_ptr<std::chrono::microseconds> held(
@@ -118,8 +117,8 @@ void Add(void* to, const void* from, size_t count) {
   }
 }
 
-// Serves as ChannelSetup::add on the stand-in: adds on the host when the stream reaches the
-// addition. The addition may be captured like a kernel.
+// The ChannelSetup::add of the tests: adds on the host when the stream comes to the addition. It
+// may be captured like a kernel.
 inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element element,
                         CUstream stream) {
   void* const sum = hostgpuHostAlias(reinterpret_cast<void*>(to));
@@ -136,8 +135,8 @@ inline Status AddOnHost(CUdeviceptr to, CUdeviceptr from, size_t count, Element 
 
 // ---- Messages ----------------------------------------------------------------------------------
 
-// Returns what rank `from` sends to `to` in a round. No byte is 0xff, which marks bytes that no
-// rank sent.
+// Returns what rank `from` sends to rank `to` in a round. No byte is 0xff, which marks bytes that
+// no rank sent.
 inline std::vector<unsigned char> Content(int round, int from, int to, size_t bytes) {
   std::vector<unsigned char> content(bytes);
   uint32_t value = round * 7919 + from * 101 + to * 13 + 1;
@@ -148,8 +147,8 @@ inline std::vector<unsigned char> Content(int round, int from, int to, size_t by
   return content;
 }
 
-// Holds the size (bytes) of the message between each pair of ranks in each round; 0: no message.
-// All ranks make the same plan.
+// Holds the size in bytes of the message from each rank to each other rank in each round; 0 means
+// no message. The same arguments give the same plan on all ranks.
 class Plan {
  public:
   Plan(unsigned seed, int size, int rounds, size_t most_bytes)
@@ -207,8 +206,8 @@ inline void ExpectArrived(RankDevice& device, const std::vector<Round>& rounds, 
   }
 }
 
-// In each round of `plan`, exchanges its messages and sums numbers, with random delays. Expects the
-// right results.
+// In each round of `plan`, exchanges the round's messages and sums numbers over the ranks, with
+// random delays. Expects the right results.
 template <class Rank>
 void ExchangeAndSum(Rank& self, Channel& channel, const Plan& plan, unsigned seed) {
   std::mt19937 random(seed + self.rank);

@@ -1,4 +1,4 @@
-// This stand-in for NCCL moves nothing, fails or waits on demand, and counts open groups, living
+// This stand-in for NCCL moves no data. It fails or waits on demand, and counts open groups, living
 // communicators, and uses of communicators that have ended.
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // Tests channels' calls that are captured into CUDA graphs: the calls take place at each launch,
-// whatever runs between launches, and nothing waits for ever if a rank gives up.
+// whatever runs between the launches. If a rank gives up, no other rank waits for ever.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace ucudnn::transport::testing {
 namespace {
 
 constexpr int kDevices = 5;
-// NCCL lies in cuDNN's folder.
+// OpenNcclChannel looks for NCCL in the folder of this file.
 constexpr const char* kCudnnFile = HOST_DIR "/libcudnn.so.9";
 
 Result<std::unique_ptr<Channel>> OpenNccl(const ChannelSetup& setup) {
@@ -47,8 +47,8 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-// Holds one rank's exchanges with all other ranks, and its sums. Contents depend on the round. All
-// rounds use the same buffers.
+// Holds the buffers of one rank's messages to and from all other ranks, and of its sums. Contents
+// depend on the round. All rounds use the same buffers.
 class Traffic {
  public:
   template <class Rank>
@@ -78,7 +78,6 @@ class Traffic {
   Status Sum(Channel& channel, CUstream stream) const {
     return channel.AllReduce(sum_, count_, Element::kFloat32, stream);
   }
-  // Exchanges, and then sums.
   void Run(Channel& channel, CUstream stream) const {
     EXPECT_TRUE(Exchange(channel, stream).ok());
     EXPECT_TRUE(Sum(channel, stream).ok());
@@ -160,7 +159,7 @@ constexpr GraphWay kWays[] = {
 
 // ---- Ranks that are processes, before any other test of this program touches CUDA ---------------
 
-// Replays until the channel fails. Everything received must be right or NaN.
+// Launches a graph of Run() until the channel fails. All messages and sums must be right or NaN.
 int ReplayUntilFailure(RankProcess& self, Channel& channel,
                        const std::function<void()>& when_captured) {
   constexpr int kMostRounds = 100000;
@@ -261,7 +260,7 @@ TEST_P(GraphsOfChannels, LaunchesMayBeFarAheadOfTheirStream) {
   });
 }
 
-// Messages of all sizes travel between some of the ranks; the number of messages may be odd.
+// Messages of random sizes travel between some of the ranks. Their number may be odd.
 TEST_P(GraphsOfChannels, ManyMessagesOfOneGraphArriveWhole) {
   constexpr int kLaunches = 6;
   constexpr size_t kMostBytes = 50000;
@@ -472,7 +471,7 @@ TEST_P(GraphsOfChannels, GraphsRemainGoodWhereRoomGrowsLater) {
   });
 }
 
-// The capture is in the driver's strictest mode, which any thread can spoil.
+// The capture has the driver's strictest mode, in which calls on any thread can invalidate it.
 TEST_P(GraphsOfChannels, UncapturedCallsLeaveOtherThreadsCapturesAlone) {
   RunChannels(1, 1, GetParam().open, [](RankThread& self, Channel& channel) {
     ASSERT_TRUE(channel.Reserve(0, 4000).ok());
@@ -515,8 +514,8 @@ TEST_P(GraphsOfChannels, ACapturedReductionWithoutMemoryIsAnError) {
   });
 }
 
-// Rank 0 aborts, and all ranks launch until they learn of it. In two of three repeats the others
-// then abort, too. At the end all launch three more times.
+// Rank 0 aborts, and all ranks launch until Check() reports it. In two of three repeats the other
+// ranks then abort, too. At the end all ranks launch three more times.
 TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
   constexpr int kMostRounds = 100000;
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -553,8 +552,8 @@ TEST_P(GraphsOfChannels, ARankThatAbortsLetsTheOthersLaunchesPass) {
       }
       EXPECT_LT(round, kMostRounds) << "no failure was seen";
       if (aborting.joinable()) aborting.join();
-      // Until the calls of other ranks have ended, NCCL may read what this rank sent, even if this
-      // rank has aborted.
+      // NCCL may read what this rank sent until the calls of the other ranks have ended, even if
+      // this rank has aborted.
       if (GetParam().is_nccl()) Await(self);
       if (repeat % 2 == 0) channel.Abort();
       for (int more = 0; more < 3; ++more) (void)launch();
@@ -612,7 +611,7 @@ TEST(LoopbackGraphs, RunBesideUncapturedCalls) {
   });
 }
 
-// A word of 0 means that there is no message, so no size may have the word 0.
+// The size word 0 means that there is no message, so SizeWord() must not return 0 for any size.
 TEST(LoopbackGraphs, EverySizeHasAWord) {
   constexpr size_t kWords = size_t{1} << 32;
   EXPECT_EQ(SizeWord(1), 1U);
@@ -623,7 +622,7 @@ TEST(LoopbackGraphs, EverySizeHasAWord) {
   }
 }
 
-// The other rank never comes, so a call that waited for it would wait until the timeout.
+// Rank 1 never exchanges, so a call of rank 0 that waited for rank 1 would wait until the timeout.
 TEST(PeerGraphs, AreRefusedBeforeAnyRankIsWaitedFor) {
   for (const bool reduces : {false, true}) {
     RunRanks(2, 1, [reduces](RankThread& self) {

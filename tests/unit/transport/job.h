@@ -114,14 +114,14 @@ inline std::string JoinAndLeave(const Meeting& meeting) {
   return {};
 }
 
-// Returns the failure that `ranks` learns of within the time that users are promised. Fails the
-// test if there is none.
+// Returns the failure that `ranks` learns of within 15 s, the time that users are promised. Fails
+// the test if there is none.
 inline std::string FailureOf(const Ranks& ranks) {
   EXPECT_TRUE(Becomes([&] { return ranks.Failure().has_value(); }, Milliseconds(15000)));
   return ranks.Failure().value_or("none");
 }
 
-// A forked process that runs `body` and tells lines to this process. REQUIRES: this process has
+// A forked process that runs `body` and writes lines for this process. REQUIRES: this process has
 // started no thread before.
 class Child {
  public:
@@ -145,7 +145,7 @@ class Child {
     Kill();
     close(pipe_[0]);
   }
-  // Returns the next line that the child tells, or "ended" if the child has closed its pipe.
+  // Returns the next line that the child writes, or "ended" if the child has closed its pipe.
   std::string Heard() const {
     std::string line;
     char byte;
@@ -168,8 +168,8 @@ class Child {
   pid_t pid_ = 0;
 };
 
-// Returns the body of a child process that is a rank: it joins, tells "joined" or the error, and
-// goes on with `body` if it has joined.
+// Returns the body of a child process that is a rank: it joins, writes "joined" or the error, and
+// if it has joined, runs `body`.
 inline std::function<void(const Child::Tell&)> RankThat(
     const Meeting& meeting, const std::function<void(Ranks&, const Child::Tell&)>& body) {
   return [meeting, body](const Child::Tell& tell) {

@@ -1,5 +1,5 @@
-// Tests meetings that fail: which error each rank gets and how soon. Also tests places that another
-// job uses.
+// Tests meetings that fail: which error each rank gets and how soon. Also tests meetings at an
+// address or a file that another job uses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -91,7 +91,7 @@ TEST(Join, OneThatComesAfterAFailureIsToldTheLine) {
   std::string early[2], late;
   OnThreads(2, [&](int rank) {
     early[rank] = Ranks::Join(all[static_cast<size_t>(rank)]).message();
-    // Rank 0 still waits for rank 2 after it has told rank 1.
+    // After rank 0 has told rank 1, it still waits for rank 2.
     if (rank == 1) late = Ranks::Join(all[2]).message();
   });
   EXPECT_THAT(late, HasSubstr("ranks differ in ucudnn's version"));
@@ -140,8 +140,8 @@ TEST(Join, AnotherTokenIsAnotherJob) {
               AllOf(HasSubstr("for rank 1"), HasSubstr("connections with another token")));
 }
 
-// A process with another token may be a stranger, so rank 0 reports it and goes on waiting for the
-// ranks.
+// A process with another token may be a stranger. So rank 0 reports it and continues to wait for
+// the ranks.
 TEST(Join, AnotherTokenIsToldOfLongBeforeTheTimeout) {
   Job job(3), other = job;
   other.meeting.token = "secres";
@@ -284,7 +284,7 @@ TEST(Join, WithoutATokenAJobOfSeveralHostsIsRefusedOnAll) {
 
 TEST(Join, AnUnreachableHostIsAnErrorSoon) {
   Job job(2);
-  // TCP cannot connect to a multicast address.
+  // 224.0.0.1 is a multicast address, to which TCP cannot connect.
   for (const char* const host : {"224.0.0.1", "no-such-host.invalid"}) {
     job.meeting.place = {host, 29999, {}};
     const Clock::time_point begin = Clock::now();

@@ -1,5 +1,5 @@
-// Tests goodbyes: the last text of a rank, which ranks are waited for, and which ends are no
-// failures.
+// Tests how ranks leave: the last text of each rank, which ranks a leaving rank waits for, and
+// which ends of a rank are no failures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Tests what follows each error that NCCL may return. While the channel opens, all ranks report the
-// error in NCCL's words; later, the channel is aborted.
+// Tests what follows each error that NCCL may return. All ranks report an error in NCCL's words if
+// it occurs while the channel opens. A later error aborts the channel.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -10,8 +10,8 @@
 namespace ucudnn::transport::testing {
 namespace {
 
-// Returns a function of the failing NCCL. The first call loads that library, before a channel looks
-// for NCCL, so the channel finds it as the process's own.
+// Returns a function of the failing NCCL. The first call loads that library into the process.
+// Channels that open later use it, because an NCCL that is already loaded is found first.
 template <class Function>
 Function* OfFailingNccl(const char* name) {
   static void* const library = dlopen(FAILING_NCCL, RTLD_NOW | RTLD_LOCAL);
@@ -80,8 +80,8 @@ TEST_F(NcclErrors, OfAnExchangeEndItsGroupAndAbortTheChannel) {
   }
 }
 
-// An abort ends a call that waits for other ranks, and destroys the call's communicator. Nothing
-// may use the communicator afterwards, whatever the call returns.
+// An abort ends a call that waits for other ranks, and destroys the communicator of that call.
+// Nothing may use the communicator afterwards, whatever the ended call returns.
 TEST_F(NcclErrors, ACallThatAnAbortEndsLeavesItsCommunicatorAlone) {
   auto* const wait = OfFailingNccl<void(int)>("failing_nccl_wait");
   auto* const waiting_calls = OfFailingNccl<int()>("failing_nccl_waiting_calls");

@@ -1,4 +1,4 @@
-// Tests where NCCL is found. A release that is too old is refused with its name and place.
+// Tests where ucudnn finds NCCL. It refuses a release that is too old, with its version and path.
 #include "transport/nccl_functions.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ TEST(NcclFunctions, OneThatIsTooOldIsRefusedByNameAndPlace) {
   const Result<Functions> found = Load(WHEELS "/cudnn/lib/libcudnn.so.9");
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.message(), "NCCL 2.16.5 (" WHEELS "/nccl/lib/libnccl.so.2) is older than 2.18.0");
-  // Load has loaded the wheel's NCCL into this process, so it is found without a path.
+  // Load has loaded the wheel's NCCL into this process, so Load("") finds it again.
   EXPECT_EQ(Load("").message(), found.message());
 }
 

@@ -13,7 +13,7 @@
 namespace ucudnn::transport::testing {
 namespace {
 
-// NCCL lies in cuDNN's folder.
+// OpenNcclChannel looks for NCCL in the folder of this file.
 constexpr const char* kCudnnFile = HOST_DIR "/libcudnn.so.9";
 
 class NcclChannels : public ::testing::Test {
@@ -38,7 +38,7 @@ void ReserveExchangeAndSum(Rank& self, Channel& channel, const Plan& plan, unsig
   ExchangeAndSum(self, channel, plan, seed);
 }
 
-// Runs before all tests with threads: children are forked from a process without CUDA.
+// Runs before all tests with threads, because it forks, and the process must not have touched CUDA.
 TEST_F(NcclChannels, AProcesses_ExchangeAndSum) {
   for (int size = 1; size <= 4; ++size) {
     const unsigned seed = std::random_device()();
@@ -94,8 +94,9 @@ TEST_F(NcclChannels, Threads_ExchangeAndSum) {
   }
 }
 
-// NCCL chooses the order of additions. In any order n - 1 additions, each within half an eps of its
-// exact sum, differ from the exact result by at most (n - 1) eps/2 times the sum of the magnitudes.
+// NCCL chooses the order of additions. Each of the n - 1 additions rounds by at most half an eps of
+// its sum. So in any order the result differs from the exact sum by at most (n - 1) eps/2 times the
+// sum of the magnitudes.
 TEST_F(NcclChannels, Threads_SumsOfAnyNumbersAreWithinTheBoundOfTheirRounding) {
   constexpr size_t kCount = 1000;
   for (int size = 2; size <= 5; ++size) {
@@ -175,7 +176,7 @@ TEST_F(NcclChannels, Threads_OpeningEndsInTime) {
       std::vector<std::string> answers;
       Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view) override {
         const std::string text(mine);
-        // The text of the other rank has the same version, or is "+" if no rank reports an error.
+        // Rank 1's text is "+" (no error), or the first line of rank 0's, which has the version.
         return std::vector<std::string>{text,
                                         text == "+" ? text : text.substr(0, text.find('\n') + 1)};
       }

@@ -29,8 +29,8 @@ namespace {
 
 using namespace test;  // NOLINT
 
-// Lists what a rank did, or what another rank heard of it: "p12" is a post, "g3" the rank's third
-// gather.
+// Lists the posts and gathers of a rank, as that rank or another one saw them: "p12" is a post,
+// "g3" the rank's third gather.
 using Deeds = std::vector<std::string>;
 
 TEST(Posts, KeepTheirOrderAmongGathersWhateverTheSchedule) {
@@ -149,7 +149,7 @@ TEST(Posts, ACallbackMayPostAndFail) {
   EXPECT_EQ(FailureOf(*all[1]), "heard an echo");
 }
 
-// A rank posts to all ranks and sends to a single rank, in turn.
+// Ranks 4 and 0 send to a single rank of their group. Rank 4 also posts to all ranks of its group.
 TEST(Posts, ThoseToOneRankReachItAloneInOrderWithThoseToAll) {
   const Job job(6, 2);
   const auto all = JoinAll(job);

@@ -1,5 +1,5 @@
-// Tests loopback between processes that share one device of the stand-in, the case that loopback is
-// for. This program never touches CUDA; the ranks are its children.
+// Tests loopback between processes that share one device of the stand-in. Loopback exists for this
+// case. This program never touches CUDA; the ranks are its children.
 #include <dirent.h>
 
 #include <cmath>
@@ -92,7 +92,7 @@ int ExchangeUntilFailure(RankProcess& self, Channel& channel, unsigned seed) {
       ADD_FAILURE() << "round " << done << " of " << round << ", byte " << i;
       break;
     }
-    // If the last reduction was not begun, its buffer still holds the rank's own numbers.
+    // The last round's reduction may not have begun. Its buffer then holds the rank's own numbers.
     if (done == round) continue;
     for (const float sum :
          self.device.Download<float>(sums + done * kCount * sizeof(float), kCount)) {
@@ -161,7 +161,7 @@ TEST(LoopbackProcesses, RanksThatShareADeviceAreTold) {
   for (const int status : ended) EXPECT_TRUE(Exited(status, kGood)) << status;
 }
 
-// A key opens only memory that is a segment, whatever another process writes into the key.
+// A key opens only memory that is a segment, even if another process has written the key.
 TEST(SharedSegments, AKeyOpensASegmentOfItsSizeAndNothingElse) {
   Result<SharedSegment> segment = SharedSegment::Make(5000);
   ASSERT_TRUE(segment.ok()) << segment.message();

@@ -128,7 +128,7 @@ TEST_F(StrangersTest, CrowdsOfThemDoNotKeepTheRanksOut) {
   ASSERT_TRUE(joined.ok()) << joined.message();
   first_.join();
   EXPECT_TRUE(joined.value()->Failure() == std::nullopt);
-  // The destructor of StrangersTest joins as rank 1, so a new job must wait for rank 1.
+  // The destructor of StrangersTest joins as rank 1, so rank 0 of a new job must wait for rank 1.
   ranks_.reset();
   first_ = std::thread([this] { ranks_ = std::move(Ranks::Join(job_.Of(0)).value()); });
 }
