@@ -13,8 +13,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Seconds for measuring. Even on a loaded machine they suffice to begin one size. The two
-// executions of that size take longer, 600 ms each.
+// Seconds for measuring. Even on a loaded machine they are enough to begin one size, but not for
+// its two executions of 600 ms each.
 constexpr double kTooLittle = 1;
 
 cudnnStatus_t ExecuteSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,

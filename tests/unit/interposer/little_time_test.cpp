@@ -16,12 +16,12 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::SizeIs;
 
-// Seconds for measuring. Even on a loaded machine they suffice to begin one engine. The two calls
-// of that engine take longer, kSlow each.
+// Seconds for measuring. Even on a loaded machine they are enough to begin one engine, but not for
+// its two calls of kSlow each.
 constexpr double kTooLittle = 1;
 constexpr auto kSlow = std::chrono::milliseconds(600);
-// The algorithm that the program names. Any algorithm that is as exact may replace it. It is not
-// algorithm 1, because only algorithm 1 supports identity activations, so nothing could replace it.
+// The algorithm that the program names. Any algorithm that is as exact may replace it. Only
+// algorithm 1 supports identity activations, so nothing could replace algorithm 1.
 constexpr int kNamed = 2;
 
 // Returns a sixth of the named algorithm's need.

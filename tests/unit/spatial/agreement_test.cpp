@@ -305,7 +305,7 @@ TEST(Records, HostileRecordsAreRefused) {
 TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
-  // Only the first call has another thread than rank 1 has.
+  // Only the first record names another thread than rank 1's record of that call.
   for (uint64_t call = 1; call <= most; ++call) {
     CallRecord record = RecordOf(call);
     record.thread = call == 1 ? 5 : 0;

@@ -629,8 +629,8 @@ TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   ExpectExactOnAll(job, layer);
 }
 
-// A channel whose Check fails once `fails` is set, like NCCL's Check long after a call has
-// returned.
+// A channel whose Check fails once `fails` is set. A channel over NCCL may fail like this long
+// after its calls have returned.
 class FailingChannel : public CountingChannel {
  public:
   FailingChannel(std::unique_ptr<transport::Channel> channel, Traffic& traffic,
