@@ -61,7 +61,7 @@ class SqliteStore : public planning::MeasurementStore {
 
   // Adds imported rows in one transaction and returns the number of new rows. Leaves out a row
   // whose key the file already has. If a row has `complete` set, its micro-batch counts as complete
-  // afterwards. List returns these rows with their `verified`, but Read does not trust it.
+  // afterwards. List returns the `verified` of imported rows as it was added; Read ignores it.
   Result<size_t> Add(const std::vector<StoredMeasurement>& rows);
   // Adds promises in the same way as Add adds rows.
   Result<size_t> AddPromises(const std::vector<planning::EnginePromise>& promises);

@@ -47,8 +47,8 @@ bool IsOwnResult(const AxisPart& part, int64_t at) {
   return true;
 }
 
-// The part's results as maximal runs. The part's own pooling computes `own` correctly; `others` are
-// computed again.
+// The results along one axis of a part, as runs of consecutive results. The part's own pooling
+// computes the results in `own` correctly; the results in `others` are computed again.
 struct AxisRuns {
   std::vector<Interval> own, others;
 };

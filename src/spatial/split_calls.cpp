@@ -137,8 +137,8 @@ cudnnStatus_t SplitCalls::Run(const SplitCall& call, LocalCall& local) {
   sequence_.Post(call, kernel, {agreed_now, has_rows});
   if (refused) {
     log_.Count(kernel->log_number(), false);
-    // The trial run may have left the rank's own result in the output, which would look like a
-    // correct result.
+    // KernelAgreement::Try may have left the rank's own result in the output. This result would
+    // look like a correct result.
     if (agreed_now && !form.reads_result) FillOutput(call);
     return CUDNN_STATUS_NOT_SUPPORTED;
   }

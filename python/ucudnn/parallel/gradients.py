@@ -11,7 +11,7 @@ import torch
 from .errors import NotSupported
 from .moves import Meeting
 
-# Functions that return one element for each element of a Part. torch tags further functions as pointwise.
+# Functions that return one element for each element of a Part, besides those that torch tags as pointwise.
 _KEEPING = frozenset(
     "absolute conj contiguous copy cpu cuda bfloat16 bool detach divide double empty_like expand_as fill flatten float full_like "
     "greater greater_equal half int isfinite isinf isnan less less_equal long moveaxis movedim multiply negative not_equal "

@@ -28,7 +28,7 @@ using Accumulator =
 float ToFloat(Half value);
 Half ToHalf(float value);
 
-// Convert `count` elements. The functions are not templates, because fp16 has its own instructions.
+// Widen and Narrow convert `count` fp16 elements, with the processor's fp16 instructions if any.
 void Widen(const Half* from, float* to, int64_t count);
 void Narrow(const float* from, Half* to, int64_t count);
 

@@ -38,7 +38,7 @@ struct Boards {
   std::map<uint64_t, File> open;
 };
 
-// Never destroyed: background threads may join while the process exits.
+// Never destroyed, because background threads may still run Joining while the process exits.
 Boards& TheBoards() { return Leaked<Boards>(); }
 
 // Makes one rank's communicator in several steps.

@@ -272,7 +272,7 @@ class Report(PageTest):
     def test_the_gain_of_a_better_engine_and_that_of_division_are_told_apart(self):
         graph = "graph:5[k2=1]"
         whole, pieces = run(graph, 64, 1, 4 * MIB, 60), [run(graph, 16, 4, 4 * MIB, 10)]
-        # Keys: the expected gains of a better engine and of division, relative to 90 ms undivided.
+        # Keys: the gain of a better engine over 90 ms undivided, and that of division over the best undivided engine.
         kernels = {
             ("1.50x", "1.00x"): kernel("forward", [whole], slow(90), slow(60, engine=graph), reason="a faster engine of the graph API"),
             ("1.00x", "1.80x"): kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 12.5)], slow(90)),

@@ -106,8 +106,8 @@ class NamedAlgorithms(unittest.TestCase):
 
     def test_pieces_of_another_algorithm_serve_where_none_of_its_own_fit(self):
         limit = 30000  # less than algorithm 1 needs undivided
-        # These gradients exceed the limit even for one image. Algorithm 0 needs no workspace, but it is not
-        # deterministic and may not replace them. Single images fit with algorithm 1.
+        # The algorithms of `calls` exceed the limit even for one image. Algorithm 0 needs no workspace, but may not
+        # replace them, because it is not deterministic. For one image, algorithm 1 is within the limit.
         calls = [call for call, least in self.least.items()
                  if call[0] != "forward" and least > limit and self.least[call[0], 1, call[2]] <= limit]
         if not calls:

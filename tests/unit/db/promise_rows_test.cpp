@@ -72,7 +72,7 @@ TEST_F(PromiseRowsTest, EverythingInTheKeyKeepsThemApart) {
   EXPECT_EQ(Inspect(Path())->promises, 9u);
 }
 
-// Returns a promise that only pieces of the plan's own engine keep, since no other engine fits.
+// Returns a promise that names no undivided engine. Only pieces of the plan's own engine keep it.
 EnginePromise PromiseOfPiecesAlone() {
   EnginePromise promise = Promise();
   promise.engine = "graph:67";

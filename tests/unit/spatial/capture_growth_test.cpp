@@ -12,7 +12,7 @@ namespace {
 
 TEST(SplitCaptureGrowth, GraphsThatAreDestroyedLeaveNothingOnTheHost) {
   constexpr int kFirst = 30, kMore = 300;
-  // If ranks kept one call or one message for each graph, it would need more bytes than this.
+  // A call or a message that a rank kept for each graph would need more bytes than this.
   constexpr long kMostBytesOfOne = 16;
   RankJob job({.exchanges_as_processes = true});
   const SplitLayer layer(Operation::kForward, 4, 3);

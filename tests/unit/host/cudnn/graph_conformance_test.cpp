@@ -106,8 +106,8 @@ class GraphConformance : public Conformance {
     if (!array.elements.usual.empty()) return Int(array.elements);
     return Chance(85) ? Int(kExtent) : int64_t{Int(kExtent)} << Between(1, 30);
   }
-  // Returns random elements for an attribute. Types of less than 8 bytes are packed as 4-byte
-  // values, so that arrays of them hold the same numbers. The next call overwrites the elements.
+  // Returns random elements for an attribute: as int64_t for INT64, DOUBLE and VOID_PTR, and as
+  // int32_t for all other types. The next call overwrites the elements.
   const void* Elements(int name, int type) {
     const Array array = ArrayOf(name);
     for (int64_t& element : wide_) element = Element(array, name, type);

@@ -285,8 +285,8 @@ TEST(AnalysisSchedules, CoarseLevelsMayGoToOneDevice) {
 
 // One cycle of FCF on one device that runs one block at a time. The levels have 8, 4 and 2 layers.
 // The parts of the cycle take these times, in ms:
-//   level 0: F and Advance of 4 blocks take 8, and once more with a coarse step per block 12
-//   level 1: F and Advance of 2 blocks take 4, and once more with a coarse step per block 6
+//   level 0: F and Advance of 4 blocks take 8; a second F and Advance and 4 coarse steps take 12
+//   level 1: F and Advance of 2 blocks take 4; a second F and Advance and 2 coarse steps take 6
 //   level 2: the solve takes 2
 //   on the way up: F takes 2 on level 1 and 4 on level 0
 TEST(AnalysisSchedules, CoarserLevelsAreRelaxedOnTheWayUpToo) {
