@@ -1,6 +1,6 @@
-// BoxCopy copies a box of elements between two strided tensors. Fill sets every byte of a box. Both
-// use only functions of the driver, and launch no CUDA kernel of ucudnn. Enqueuing a BoxCopy
-// allocates nothing. Immutable and thread-safe.
+// BoxCopy copies a box of elements between two strided tensors. Fill sets every byte of a box.
+// BoxCopy and Fill use only functions of the driver, and launch no CUDA kernel of ucudnn. Enqueuing
+// a BoxCopy allocates nothing. Immutable and thread-safe.
 #pragma once
 
 #include <cuda.h>

@@ -105,7 +105,7 @@ std::vector<CUgraph> ChildrenInARow(CUgraph graph) {
       return {};
     }
   }
-  // The row begins at the node without a dependency; the next node is the one that depends on
+  // The first node of the row depends on no node. Each next node is the one that depends on
   // `last`.
   CUgraphNode last = nullptr;
   std::vector<CUgraph> children;

@@ -163,8 +163,8 @@ Result<double> Event::MillisecondsSince(const Event& begin) {
 bool IsCapturing(const Driver& driver, CUstream stream) {
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  // An invalidated capture counts, too, because nothing new may begin in it. If the application has
-  // destroyed the stream, the driver returns an error, and the stream captures nothing.
+  // Returns true for an invalidated capture, too, because no work may begin in it. If the
+  // application has destroyed the stream, the driver returns an error; the result is then false.
   return driver.cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }

@@ -15,8 +15,8 @@ bool Overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
 }
 
-// Partials are laid out in the workspace with the alignment kPartialSumAlignment. Fails if this is
-// no multiple of `needed`, the alignment that an engine needs.
+// Partials are laid out in the workspace with the alignment kPartialSumAlignment. Fails if
+// kPartialSumAlignment is no multiple of `needed`, the alignment that an engine needs.
 Status CheckPartialAlignment(size_t needed) {
   if (needed > 0 && kPartialSumAlignment % needed == 0) return Status::Ok();
   return Status::Error("a partial is on " + std::to_string(kPartialSumAlignment) +
@@ -134,9 +134,9 @@ Schedule::Work::Work(const Schedule& schedule, const cudnn::ConvolutionCall& cal
                      void* workspace)
     : schedule_(schedule), whole_(call), sums_(sums), workspace_(workspace), part_(call) {
   cudnn::ConvolutionCall& part = part_.get();
-  // The caller's descriptors describe the undivided convolution. Its descriptors of filter and
-  // convolution are right for any number of images. Its tensor descriptors are right only for all
-  // images, so pieces use their own tensor descriptors.
+  // The caller's descriptors describe the undivided convolution. The descriptors of the filter and
+  // of the convolution hold for any number of images. The descriptors of x and y hold only for all
+  // images, so pieces use their own.
   if (schedule.parts_.size() > 1) {
     part.descriptors.x = nullptr;
     part.descriptors.y = nullptr;

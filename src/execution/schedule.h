@@ -137,7 +137,7 @@ class Schedule {
   const ConvolutionProblem problem_;
   bool plain_scales_ = false;
   bool has_tiles_ = false;
-  // True if every part can read the bias and z of a legacy call where the caller has them.
+  // True if every part can read the bias and z of a legacy call in the caller's memory.
   bool takes_bias_ = true;
   std::vector<std::unique_ptr<cudnn::Piece>> pieces_;  // by run of the configuration
   std::vector<TilePacking> packings_;                  // by run; empty if no tile is packed

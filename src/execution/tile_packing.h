@@ -14,8 +14,8 @@
 
 namespace ucudnn::execution {
 
-// The functions that copies need: the driver's, and cuDNN's function that returns a handle's
-// stream. The caller owns both tables and keeps them alive.
+// The functions that copies need: the driver's functions, and cuDNN's function that returns a
+// handle's stream. The caller owns both tables and keeps them alive.
 struct Copier {
   const cuda::Driver* driver = nullptr;
   const cudnn::Functions* functions = nullptr;

@@ -144,9 +144,9 @@ class CallRecords {
 };
 
 // The split calls of a rank. All ranks of the group make their split calls in the same order.
-// Numbers the calls, and the threads and handles that make them. Posts the record of each call to
-// the other ranks, and waits before this rank gets too far ahead of them. Not thread-safe, except
-// for Forget: a rank makes one call at a time.
+// CallSequence numbers the calls, and the threads and handles that make the calls. It posts the
+// record of each call to the other ranks, and waits before this rank gets too far ahead of them.
+// Not thread-safe, except for Forget: a rank makes one call at a time.
 class CallSequence {
  public:
   // All arguments must outlive the object. `records` compares the calls of all ranks.

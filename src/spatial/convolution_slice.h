@@ -60,10 +60,10 @@ class ConvolutionSlice : public SlicePlan {
       size_t operand = 0, place = 0;
     };
     std::vector<Fused> fused;
-    bool keeps_fused = false;      // fused operands are in the kept memory
-    std::vector<Fetch> kept;       // the copies that Keep makes
-    std::optional<size_t> filter;  // place of the packed taps; none: the caller's whole filter is
-                                   // used
+    bool keeps_fused = false;  // fused operands are in the kept memory
+    std::vector<Fetch> kept;   // the copies that Keep makes
+    // Place of the packed taps. None: the step uses the caller's whole filter.
+    std::optional<size_t> filter;
     // Place of the result's box, in the buffer or in the kept memory. None if the result is the
     // whole filter gradient in the caller's memory.
     std::optional<size_t> result;

@@ -13,7 +13,7 @@ namespace ucudnn::spatial {
 
 class GradientSums {
  public:
-  // `sums` is true if ucudnn sums, and false if the program does. If it is none, ucudnn sums
+  // `sums` is true if ucudnn sums, and false if the program sums. If `sums` is none, ucudnn sums
   // gradients of the legacy API and refuses gradients of the graph API.
   explicit GradientSums(std::optional<bool> sums) : sums_(sums) {}
 

@@ -69,8 +69,8 @@ Status KernelAgreement::Try(const Turn& turn) {
   const cuda::RelaxedCaptureScope relaxed(driver_);
   UCUDNN_RETURN_IF_ERROR(device_.Prepare());
   cudnn::ConvolutionCall trial = call.call;
-  // `plain` is not created, so it has no memory pool of the driver. So `scratch` is freed with
-  // cuMemFree, which waits for the device.
+  // `plain` has no memory pool of the driver, because its Create is not called. So `scratch` is
+  // freed with cuMemFree, which waits for the device.
   const cuda::MemoryPool plain(driver_);
   cuda::DeviceBuffer scratch(plain, driver_);
   if (turn.form.reads_result) {

@@ -65,8 +65,8 @@ class KernelAgreement {
   // call of their first kernel. If a rank lacks what a channel needs, no rank opens a channel, and
   // that rank's claim says why. Returns false if the ranks can no longer agree.
   bool OpenFirst(const Turn& turn);
-  // Runs the rank's own call without changing memory that the program reads: the result goes to
-  // scratch memory if the call reads its old output. Fails if the call cannot run.
+  // Runs the rank's own call as a trial. If the call reads its old output, the trial's result goes
+  // to scratch memory; otherwise it goes to the output. Fails if the call cannot run.
   Status Try(const Turn& turn);
   // Returns a hash of the tensor whose rows are exchanged; 0 if the tensor cannot be read or all
   // elements that were read are equal. From a large tensor only samples, spread over all of it, are

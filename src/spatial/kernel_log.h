@@ -55,12 +55,12 @@ class KernelLog {
 // Times of a rank's split calls on the device: how long exchanges take, and how long the caller's
 // stream waits for them. Exists only if a report is written.
 //
-// The calls are divided into steps. Each call of the kernel `first_kernel_` begins a step; at first
-// this is the kernel that was called first. After kMostCalls calls in a step, the next call begins
-// a step whatever its kernel, and that kernel becomes `first_kernel_`. From the second step on,
-// every kPeriod-th step is timed, if all calls that were timed before have ended on the device by
-// then. The first call of each kernel is never timed. All ranks make the same calls, so they time
-// the same steps, unless a rank leaves a step out.
+// The calls are divided into steps. Each call of the kernel `first_kernel_` begins a step.
+// Initially, `first_kernel_` is the kernel that the rank called first. After kMostCalls calls in a
+// step, the next call begins a step whatever its kernel, and that kernel becomes `first_kernel_`.
+// From the second step on, every kPeriod-th step is timed, if all calls that were timed before have
+// ended on the device by then. The first call of each kernel is never timed. All ranks make the
+// same calls, so they time the same steps, unless a rank leaves a step out.
 //
 // Each timed call records events. The events are read by a later call, once the device has reached
 // them, or when the report is written. No thread waits for the events. If no events are left, a

@@ -29,10 +29,10 @@ Result<std::unique_ptr<NormStatistics>> NormStatistics::Make(const cudnn::Functi
   return std::unique_ptr<NormStatistics>(new NormStatistics(functions, slices, std::move(numbers)));
 }
 
-// Writes the slice's mean and variance to the scratch memory by one training call, for which the
-// scratch memory holds the running statistics: with factor 1 they become the slice's statistics.
-// They are set to 0 before the call, because cuDNN does not document whether it reads them even
-// with factor 1.
+// Writes the slice's mean and variance to the scratch memory by one training call. The call gets
+// factor 1 and its running statistics in the scratch memory, so it sets them to the slice's
+// statistics. They are 0 before the call, because cuDNN does not document whether a call with
+// factor 1 reads them.
 cudnnStatus_t NormStatistics::WriteOwnStatistics(cudnn::NormTraining call,
                                                  CUdeviceptr scratch) const {
   const CUdeviceptr mean = First(scratch, slices_.own), variance = Second(scratch, slices_.own);

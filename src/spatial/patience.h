@@ -14,8 +14,8 @@ class Patience {
   Patience(Milliseconds warning, Milliseconds timeout) : warning_(warning), timeout_(timeout) {}
 
   enum Advice { kWait, kWarn, kGiveUp };
-  // Returns what the waiting thread should do at time `now`. If `moved` is true, the wait begins
-  // anew: the awaited event has come nearer since the last Judge, or nothing is awaited.
+  // Returns what the waiting thread should do at time `now`. `moved` says that the awaited event
+  // has come nearer since the last Judge, or that nothing is awaited. The wait then begins anew.
   Advice Judge(bool moved, Clock::time_point now) {
     if (moved) {
       since_ = now;

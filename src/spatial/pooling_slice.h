@@ -38,7 +38,7 @@ class PoolingSlice : public SlicePlan {
   struct Step {
     std::unique_ptr<cudnn::OwnedPooling> pooling;
     std::vector<Fetch> fetches;
-    Assembled x, dy;     // dy is for a gradient
+    Assembled x, dy;     // dy is used only for a gradient
     size_t y = 0;        // for a gradient of maxima: place of the y that is pooled from x
     size_t result = 0;   // place of y, or of dx for a gradient
     size_t count = 0;    // elements of the result; the caller may need only some of them

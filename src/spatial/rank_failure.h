@@ -30,9 +30,9 @@ class RankFailure {
   }
   // Makes this rank's later calls fail. A later Fail or Hear provides the line.
   void FailWithoutLine() { has_failed_.store(true, std::memory_order_release); }
-  // Makes this rank's later calls fail and aborts its channel, because the job has failed. Tells
-  // the user and the launcher `line`, and the user also the number of this rank's last call, from
-  // `records`. Called once, on the transport's thread.
+  // Makes this rank's later calls fail and aborts its channel, because the job has failed.
+  // Reports `line` to the user and to the launcher. Also tells the user the number of this rank's
+  // last call, from `records`. Called once, on the transport's thread.
   void Hear(std::string_view line, const CallRecords& records);
   // Returns whether Hear has written the line.
   bool is_told() const { return is_told_.load(std::memory_order_acquire); }

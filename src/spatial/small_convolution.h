@@ -43,8 +43,8 @@ class SmallConvolution {
   const ConvolutionProblem& problem() const { return problem_; }
   size_t workspace_bytes() const { return workspace_bytes_; }
 
-  // Enqueues on the stream of `call.handle`, with the handle, scales, pointers, workspace and fused
-  // operands of `call`. z has the shape of y.
+  // Enqueues the convolution on the stream of `call.handle`, with the handle, scales, pointers,
+  // workspace and fused operands of `call`. z has the shape of y.
   virtual cudnnStatus_t Run(const cudnn::ConvolutionCall& call) const = 0;
 
  protected:

@@ -74,9 +74,9 @@ struct SplitSettings {
   std::string shared_options;  // ucudnn's version and the options that ranks must share, as text
   bool agrees_each_time = false;
   GradientSums* sums = nullptr;  // must outlive the calls; shared by all ranks of the process
-  std::optional<SpatialOnes>
-      // Meaning of extents of 1 on every rank; none: a call is refused if the meaning matters.
-      ones;
+  // The treatment of an axis along which every rank has extent 1. None: a call is refused if its
+  // result depends on this treatment.
+  std::optional<SpatialOnes> ones;
   // Returns the limit of memory for exchanges in bytes. Called at each agreement.
   std::function<size_t()> most_buffer_bytes;
   bool deterministic = false;

@@ -83,10 +83,10 @@ struct KernelCall {
 
 // The status of the library's calls, and whether the ranks together computed the correct result.
 struct KernelOutcome {
-  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;  // status of the rank's own call, or of the
-                                                // correction The reason why the ranks' results are
-                                                // not parts of the undivided convolution's result;
-                                                // Ok if they are such parts.
+  // Status of the rank's own call, or of the correction.
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  // Ok if the ranks' results are parts of the undivided convolution's result. Otherwise the reason
+  // why they are not.
   Status exact;
 };
 
