@@ -167,8 +167,8 @@ size_t Arena::Soon(const ArenaOwner& owner) {
 
 size_t Arena::Available(const ArenaOwner& owner) {
   MutexLock lock(mutex_);
-  // Graphs may have memory beyond the limit, so that the limit leaves nothing for owners. So memory
-  // that graphs have released is freed first.
+  // Graphs may hold memory beyond the limit, and then Left() is 0. So memory that graphs have
+  // released is freed before Left() is called.
   MakeRoom(1, [](const Block& block) { return block.use != Use::kCapture; });
   return std::max(Own(owner), Soon(owner) + (IsShort() ? 0 : Left()));
 }

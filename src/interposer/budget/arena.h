@@ -150,9 +150,9 @@ class Arena {
   // Returns the number of segments for calls whose owner has this value of ArenaOwner::kernel.
   size_t CopiesOf(int kernel) const;
 
-  // Returns whether an allocation for calls has failed since memory was last freed. While that is
-  // so, allocations of at least the failed size are not tried again, and Available counts no memory
-  // that would have to be allocated.
+  // Returns whether an allocation for calls has failed since memory was last freed. Until memory is
+  // freed, allocations of at least the failed size are not tried again, and Available counts no
+  // memory that would have to be allocated.
   bool short_of_memory();
   size_t bytes() const;
   // Returns the part of bytes() that captures have or that is set aside for captures.
@@ -234,9 +234,9 @@ class Arena {
   const size_t limit_bytes_;
   std::atomic<uint64_t> generation_ = 0;
   std::atomic<size_t> assured_bytes_ = 0;
-  // True if Assure should try to set a segment aside for captures. Then no segment is set aside: a
-  // capture took the last one, or memory was short when Assure last tried and may have been freed
-  // since.
+  // True if Assure should try to set a segment aside for captures, because none is set aside:
+  // either a capture took the last one, or memory was short at the last attempt and may have been
+  // freed since.
   std::atomic<bool> capture_took_ = false;
   mutable Mutex mutex_;
   // The stream of the pool's allocations, on which nothing else is enqueued. Made with the first

@@ -28,7 +28,7 @@ struct DivisionQuestion {
   cudnnHandle_t handle;
   bool may_measure;  // missing measurements may be made
   // The bytes that the kernel would get if all kernels got equal parts. Tiles are sought if the
-  // kernel needs more.
+  // kernel needs more than this.
   size_t part_bytes;
 };
 

@@ -25,8 +25,8 @@ size_t KernelSequence::PeriodOf(const Lane& lane) const {
     const size_t before = calls - repeat;
     if (repeat >= std::max(kLongRepeat, kDwarfs * before)) return period;
     if (period < all || repeat < enough) continue;
-    // A lane that has just run a new kernel is still in its first iteration. But if the calls have
-    // repeated since the very first one, no new kernel will follow.
+    // If a call after the first of these 2 * period calls was new to the lane, the lane may still
+    // be in its first iteration. But if the lane has made no other calls, the repeat counts.
     const size_t begin = calls - 2 * period;
     if (begin == 0 || begin >= lane.newest) return period;
   }

@@ -119,7 +119,8 @@ void Lifecycle::Decide(planning::Facts& facts, KernelState& state) {
   state.decision = DecideBy(facts, answers, &request_.reporter, request_.earlier);
   const Decision& decision = state.decision;
   // If this process does not measure a plan, the next decision does not wait for
-  // tuning.after_calls, because only measurements of other processes can change it.
+  // tuning.after_calls, because only measurements of other processes can change the
+  // decision.
   const bool waits = facts.tunes || std::holds_alternative<planning::CallFacts>(facts.program);
   due_at_ = request_.rules.CallsUntil(decision.look_again, request_.calls, waits);
   stands_ = decision.standing && request_.earlier != nullptr;

@@ -1,8 +1,7 @@
 // Facts about the graph API's descriptors that cuDNN reports slowly or not at all, such as the
 // operation graph of an engine, a configuration or a plan. These facts show early that a plan
 // cannot be divided. Thread-safe: one lock guards the facts. The lock is taken while plans are
-// made. With UCUDNN_SPATIAL, the lock is also taken when a plan runs whose call is not split over
-// the ranks.
+// made. With UCUDNN_SPATIAL, it is also taken at each call of a plan that is not split over ranks.
 #pragma once
 
 #include <array>

@@ -99,8 +99,8 @@ CallState* LegacyCalls::Decide(const cudnn::ConvolutionCall& call, Session& sess
     facts.earlier = FactsOfEarlier(*earlier, earlier->owned.epoch != epoch);
   }
   const long calls = state->page->calls.load(std::memory_order_relaxed);
-  // With a strict limit, even the first call must stay within the limit or be refused, which
-  // requires measurements.
+  // With a strict limit, even the first call must stay within the limit or be refused. So the
+  // kernel may be measured at its first call.
   kernel.may_measure =
       facts.tunes && !capturing && (options_.strict_limit || calls >= options_.tuning.after_calls);
   LegacyAnswers steps(tuner_, kernel);

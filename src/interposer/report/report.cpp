@@ -22,8 +22,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The file is rewritten for each of the first kWholeReports records; later, whenever one in kShare
-// of all records is new.
+// The file is rewritten for each of the first kWholeReports records. Later, it is rewritten
+// whenever at least one in kShare of all records is not in the file yet.
 constexpr size_t kWholeReports = 512;
 constexpr size_t kShare = 16;
 

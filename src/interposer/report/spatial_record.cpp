@@ -18,7 +18,7 @@ std::vector<SplitAxis> CutAxes(const HaloNeed& need) {
   return axes;
 }
 
-// Returns the average times of a timed call; none if no call was timed.
+// Returns the averages over the timed calls; none if no call was timed.
 std::optional<SplitTimes> MeanTimes(const spatial::KernelTimes& times) {
   if (times.calls == 0) return std::nullopt;
   const auto mean = [&](double ms) { return ms / static_cast<double>(times.calls); };

@@ -11,8 +11,8 @@ void Session::Open(tuning::Device device, int platform, CUstream stream, Workspa
   device_.driver = device.driver;
   device_.functions = device.functions;
   device_.context = device.context;
-  // A program that wrongly uses a destroyed handle on another thread may still read these texts. On
-  // equal devices the texts are equal, and are then not written.
+  // A program that wrongly uses a destroyed handle on another thread may still read these texts. So
+  // the texts are written only if they change.
   if (device_.platform != device.platform) device_.platform = std::move(device.platform);
   platform_ = platform;
   budget_ = budget;
