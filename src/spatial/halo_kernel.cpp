@@ -89,8 +89,8 @@ Result<std::unique_ptr<SplitKernel>> HaloKernel::Make(const PlanContext& context
   std::unique_ptr<HaloKernel> kernel(new HaloKernel(context, group, form));
   kernel->full_ = std::move(slice.plan);
   kernel->sums_ = SumsOverRanks(group, sums_gradients);
-  // If the program sums gradients, or the stripes' gradients are summed over ranks, only the first
-  // copy counts. Otherwise each copy keeps its own gradient.
+  // If the program sums gradients, or the stripes' gradients are summed over ranks, only the
+  // gradient of the first copy counts. Otherwise each copy keeps its own gradient.
   kernel->contributes_ = group.counts || (sums_gradients && !group.cuts);
   kernel->slice_ = slice.images;
   if (form.is_replicated) {

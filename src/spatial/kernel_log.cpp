@@ -38,7 +38,7 @@ HaloNeed WithMaxima(const Stripes& stripes, HaloNeed need) {
   return need;
 }
 
-// On average 8 spans for each of a step's calls; most calls have three to six.
+// Enough for 8 spans per call on average; most calls have three to six spans.
 constexpr size_t kMostStepSpans = 8 * ExchangeTimes::kMostCalls;
 
 void AddTo(KernelTimes& times, Span span, double ms) {

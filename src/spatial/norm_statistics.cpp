@@ -62,7 +62,8 @@ cudnnStatus_t NormStatistics::RunOwn(const cudnn::NormTraining& call, CUdevicept
   return WriteOwnStatistics(own, scratch);
 }
 
-// Leaves dx unchanged: dx may be dy, and a later step may read the old dx (beta).
+// Leaves dx unchanged, because dx may have the address of dy, and because a later step reads the
+// old dx if beta is not 0.
 cudnnStatus_t NormStatistics::RunOwnStatistics(const cudnn::NormGradient& call,
                                                CUdeviceptr scratch) const {
   cudnn::NormTraining own;
