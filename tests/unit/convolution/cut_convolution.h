@@ -95,13 +95,13 @@ class RandomCuts {
  public:
   explicit RandomCuts(unsigned seed) : random_(seed) {}
 
-  // Draws 1 to `most_taps` taps, dilation 1 to 3, stride 1 to 4, and a pad of at most the window's
-  // extent. Draws `parts` parts of any extents, many of them smaller than a halo. IsTransparent()
-  // holds for some of the axes, but not for all.
+  // Axis draws 1 to `most_taps` taps, dilation 1 to 3, stride 1 to 4, a pad of at most the window's
+  // extent, and `parts` parts of any extents, many of them smaller than a halo. TransparentAxis
+  // draws again until IsTransparent() holds.
   RandomAxis Axis(int parts, int most_taps);
   RandomAxis TransparentAxis(int parts, int most_taps);
-  // Draws mostly cuts along one axis, usually h and sometimes w, into up to 5 parts. The other cuts
-  // are along two or three axes.
+  // Usually draws a cut along one axis, mostly h and sometimes w, into up to 5 parts. Otherwise
+  // draws a cut along two or three axes.
   CutConvolution Next(Operation operation);
   std::mt19937_64& Random() { return random_; }
 

@@ -1,5 +1,6 @@
-// Tests HaloNeedOf, the least that ranks must exchange. It must equal what windows read, and
-// messages must hold at least as much.
+// Tests HaloNeedOf, which counts the elements that a rank must at least send and receive. The
+// counts must equal the numbers of elements that windows read. Messages must hold at least as many
+// elements.
 #include "convolution/halo_need.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,8 @@
 namespace ucudnn {
 namespace {
 
-// Returns which positions of the exchanged tensor `part` reads along one axis, found one by one.
+// Returns the positions of the exchanged tensor that `part` reads along one axis. Tries every
+// position.
 std::vector<int64_t> ReadAlong(const AxisCut& cut, int part, Exchanged exchanged) {
   const bool forward = exchanged == Exchanged::kElements;
   const Interval own = (forward ? cut.windows : cut.elements)[static_cast<size_t>(part)];

@@ -1,6 +1,6 @@
-// Tests that rows next to cuts, computed again from assembled tensors, are those of the undivided
-// convolution. There are 10,000 random cuts along one to three axes, alternately for forward and
-// for backward_data.
+// Tests that rows next to cuts, if computed again from assembled tensors, equal those of the
+// undivided convolution. There are 10,000 random cuts along one to three axes, alternately for
+// forward and for backward_data.
 #include "convolution/recomputation.h"
 
 #include <gtest/gtest.h>
@@ -134,7 +134,8 @@ std::vector<bool> TouchedAlong(const CutConvolution& cut, int cell, size_t axis)
   return touched;
 }
 
-// Returns whether, along every axis, anything contributes to position `at` of a rank's result.
+// Returns whether, along every axis, a window and a tap contribute to position `at` of a rank's
+// result.
 bool ReadsAlongAllAxes(const CutConvolution& cut, int cell, const Place& at) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     const SlidingWindow window = WindowOf(cut.whole, axis);
@@ -178,8 +179,8 @@ TEST(Recomputation, IsOfTheRowsThatAHaloTouchesAndOfEachOnce) {
               const bool is_touched = touched[0][d] || touched[1][h] || touched[2][w];
               ++(is_touched ? touched_rows : untouched_rows);
               if (all.At(d, h, w) == (is_touched ? 1u : 0u)) continue;
-              // The boxes may leave out a touched position only if there is an axis along which no
-              // element and tap contribute to it. Then the halo does not contribute to it either.
+              // A touched position may be in no box if, along some axis, no window and tap
+              // contribute to it. Then the halo does not contribute to it either.
               ASSERT_TRUE(is_touched && all.At(d, h, w) == 0 &&
                           !ReadsAlongAllAxes(cut, cell, {d, h, w}))
                   << "rank " << cell << ", row " << d << " " << h << " " << w << " computed "

@@ -198,8 +198,8 @@ bool CheckTiles(const ConvolutionProblem& whole, const TileGrid& grid, std::mt19
   return true;
 }
 
-// Each element of the output is written once. Only an element of a filter's gradient is written
-// several times, once by each tile that adds to it.
+// The tiles must write each element of x or y as often as the undivided convolution does. An
+// element of a filter's gradient is not counted, because every tile that adds to it writes it.
 TEST(Tiles, ComputeWhatTheWholeDoes) {
   constexpr uint64_t kSeed = 35;
   RandomGrids grids(kSeed);
@@ -332,8 +332,8 @@ TEST(Tiles, ArePackedWhereTheirViewsSpanTooMuch) {
   for (const TileKind& kind : last->kinds) EXPECT_FALSE(kind.packs_x || kind.packs_y);
 }
 
-// SlackTwin returns the tile as a part of tensors that are one row longer. With channels first, the
-// channels lie one row further apart. With channels last, no stride changes.
+// SlackTwin returns a tile as a part of tensors that have one row more than the tile. With channels
+// first, this additional row lies between the channels. With channels last, no stride changes.
 TEST(Tiles, HaveTwinsWithOneRowMore) {
   for (const Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     const ConvolutionProblem whole =

@@ -1,6 +1,7 @@
 // Tests plans whose kernels cuDNN compiles while it makes the plan, such as plans with a scale or a
 // dReLU after the convolution. For another batch, BuildPart lets cuDNN compile the kernels anew.
-// Its plan equals the plan that the library itself makes. Uses the real library, without a GPU.
+// BuildPart's plan must equal the plan that the library itself makes for that batch. Uses the real
+// library, without a GPU.
 #include <gmock/gmock.h>
 
 #include <string>
@@ -81,8 +82,8 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
   EXPECT_EQ(fusion, GetParam().text);
   EXPECT_EQ(read->convolution.problem, problem);
   EXPECT_TRUE(read->convolution.compiled);
-  // Compiled kernels hold addresses of the process that compiled them. read->json lacks them,
-  // because otherwise the texts of equal plans would differ.
+  // Compiled kernels hold addresses of the process that compiled them. With these kernels the texts
+  // of equal plans would differ, so read->json lacks the kernels.
   EXPECT_THAT(WholeJson(plans[0].get()), HasSubstr("\"cubin\":"));
   EXPECT_EQ(read->json.find("cubin"), std::string::npos);
 
@@ -96,9 +97,9 @@ TEST_P(CompiledPlans, AtAnotherBatchIsTheNativePlan) {
             *PlanWorkspace(RealCudnn(), native->get()));
   EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()));
 
-  // cuDNN would accept kernels compiled for this batch in a plan of another batch. The kernels
-  // would still write all images of this batch. EditPlan edits read->json, which has no kernels, so
-  // the plan cannot be built.
+  // cuDNN would accept kernels compiled for kBatch images in a plan of kOtherBatch images, and
+  // these kernels would still write kBatch images. EditPlan edits read->json, which has no kernels,
+  // so no plan can be built from the edited JSON.
   const auto edited =
       EditPlan(read->json, read->convolution, test::AtBatch(read->convolution, kOtherBatch));
   ASSERT_TRUE(edited.ok()) << edited.message();

@@ -105,7 +105,7 @@ TEST(FusedConvolution, ReadsWhateverTheLibraryPlans) {
     ASSERT_TRUE(convolution.ok()) << convolution.message() << " " << Describe(problem) << " seed "
                                   << kSeed << " case " << i;
     // A filter of one channel or one pixel has the same strides in both layouts, so its layout
-    // cannot be read.
+    // cannot be read. The test does not compare this layout.
     problem.layout = convolution->problem.layout;
     EXPECT_EQ(convolution->problem, problem)
         << Describe(problem) << " seed " << kSeed << " case " << i;
@@ -129,7 +129,8 @@ TEST(FusedConvolution, AStemInHalfMayOnlyBeDividedWhereItsImagesAreAligned) {
   SetPackedStrides(stem);
   const auto convolution = ReadFusedConvolution(JsonOf(stem));
   ASSERT_TRUE(convolution.ok()) << convolution.message();
-  // An image is 223 * 223 * 4 * 2 bytes: 8 beyond a multiple of 16.
+  // An image has 223 * 223 * 4 * 2 bytes, which is 8 more than a multiple of 16. Two images have a
+  // multiple of 16 bytes.
   EXPECT_EQ(LegalStep(convolution->problem), 2);
 }
 
@@ -156,7 +157,8 @@ TEST(FusedConvolution, ReadsWhatIsFused) {
   EXPECT_THAT(ReadFusedConvolution(JsonOf(problem, options))->engine.Text(), HasSubstr("+bias"));
 }
 
-// `rows` has fewer rows than the image, as one rank of a split convolution has.
+// `rows` has fewer images and fewer rows than `problem`, like the part of one rank if ranks divide
+// a convolution.
 TEST(FusedConvolution, ThePlanAtOtherExtentsIsTheOneThatTheLibraryBuilds) {
   int built = 0;
   for (const DataType type : {DataType::kFloat, DataType::kHalf}) {

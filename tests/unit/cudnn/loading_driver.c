@@ -1,5 +1,5 @@
-/* A stand-in for libcuda.so.1 on a machine without a GPU. cuDNN compiles kernels for a described
-   device, too, and loads them with the driver while it makes a plan. This driver accepts the
+/* A stand-in for libcuda.so.1 on a machine without a GPU. While cuDNN makes a plan for a
+   described device, it may compile kernels and load them with the driver. This driver accepts the
    kernels and reports that there is no device. Functions omit the parameters that they do not read,
    so cuda.h, which declares them with all parameters, must not be included. */
 #include <stddef.h>

@@ -62,8 +62,8 @@ std::vector<ConvolutionProblem> Layers() {
 
 class Rebatching : public ::testing::Test {
  protected:
-  // Calls `visit` with the problem, its graph at kBatch and its graphs at kBatches, if the library
-  // accepts the first graph.
+  // Calls `visit` with the problem, its graph at kBatch and its graphs at kBatches. Does nothing if
+  // the library refuses the graph at kBatch.
   template <typename Visit>
   static void WithGraphs(ConvolutionProblem problem, const Kind& kind, Operation operation,
                          const GraphOptions& options, const Visit& visit) {
@@ -83,8 +83,9 @@ class Rebatching : public ::testing::Test {
     visit(problem, graph, others);
   }
 
-  // Compares BuildPart's plans of one engine at the batches of `others` with the library's own.
-  // Returns false if the library has no plan of that engine at kBatch.
+  // For one engine, compares BuildPart's plans at kBatches with the plans that the library itself
+  // makes from the graphs `others`. Returns false if the library has no plan of that engine at
+  // kBatch.
   bool Compare(const Graph& graph, const std::vector<Graph>& others, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options,
                const ConvolutionProblem& problem) {
@@ -112,7 +113,7 @@ class Rebatching : public ::testing::Test {
       const size_t expected = *PlanWorkspace(RealCudnn(), native->get());
       const size_t workspace = *PlanWorkspace(RealCudnn(), rebatched->get());
       EXPECT_EQ(workspace, expected) << who;
-      // The JSON holds the engine, its knobs and all extents.
+      // Plans with equal JSON have the same engine, knobs and extents.
       EXPECT_EQ(*PlanJson(RealCudnn(), rebatched->get()), *PlanJson(RealCudnn(), native->get()))
           << who;
       ++plans_;
@@ -120,7 +121,7 @@ class Rebatching : public ::testing::Test {
     return true;
   }
 
-  int cases_ = 0;   // engines compared, for each layer, type and operation
+  int cases_ = 0;   // compared engines, counted for each layer, type and operation
   int plans_ = 0;   // plans of these engines at another batch
   int unlike_ = 0;  // plans that only BuildPart or only the library builds
 };

@@ -98,8 +98,8 @@ class TilePlans : public ::testing::Test {
     }
   }
 
-  // Compares BuildPart's plan for each kind of tile with the library's own. Returns false if the
-  // library has no plan of this engine for the whole convolution.
+  // For each kind of tile, compares BuildPart's plan with the plan that the library itself makes.
+  // Returns false if the library has no plan of this engine for the whole convolution.
   bool Compare(const Graph& whole, const Tiles& cut, const std::vector<Graph>& tiles, int engine,
                const Graph::Knobs& knobs, const GraphOptions& options) {
     const auto plan = whole.Plan(engine, knobs);
@@ -140,7 +140,7 @@ class TilePlans : public ::testing::Test {
     EXPECT_EQ(*PlanWorkspace(RealCudnn(), packed->get()), 0u);
   }
 
-  // Returns the graphs that a program would make for each kind of tile.
+  // Returns, for each kind of tile, the graph that a program would make for it.
   static std::vector<Graph> GraphsOf(const ConvolutionProblem& whole, const Tiles& cut,
                                      const GraphOptions& options) {
     std::vector<Graph> graphs;
@@ -190,8 +190,9 @@ TEST_F(TilePlans, KeepTheKnobsThatHeuristicsChose) {
   int chosen = 0;
   ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {
     for (const bool fuses : {false, true}) {
-      // In a tile along k or groups, the library's own plan gives other strides than BuildPart to
-      // an operand with one value per channel.
+      // Fused operations are tested only in forward tiles that have all of k. In tiles cut along k
+      // or groups, BuildPart and the library give different strides to an operand with one value
+      // per channel.
       if (fuses && (whole.operation != Operation::kForward || cut.kinds[0].problem.k != whole.k)) {
         continue;
       }
@@ -270,8 +271,8 @@ TEST_F(TilePlans, OfNetworksWithOneImageAreTheNativeOnes) {
   EXPECT_GE(plans_, 5000);
 }
 
-// Tiles are measured as their SlackTwin, which needs less memory than the whole tensors. Both must
-// need the same workspace.
+// A tile is measured as its SlackTwin, whose tensors are smaller than the whole tensors. So a tile
+// and its SlackTwin must need the same workspace.
 TEST_F(TilePlans, NeedTheWorkspaceOfTheirSlackTwins) {
   int packed_differ = 0;
   ForEachCut([&](const ConvolutionProblem& whole, const Tiles& cut) {
@@ -302,7 +303,8 @@ TEST_F(TilePlans, NeedTheWorkspaceOfTheirSlackTwins) {
   EXPECT_GT(packed_differ, 0);
 }
 
-// A row has 190 columns of 16 bits, so only every fourth row begins at a multiple of 16 bytes.
+// A row has 190 columns of 16 bits, 380 bytes. So all rows begin at multiples of 4 bytes, but only
+// every fourth row begins at a multiple of 16 bytes.
 TEST_F(TilePlans, DeclareTheAlignmentOfTheirPlaces) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem whole = ProblemWith({.operation = operation,

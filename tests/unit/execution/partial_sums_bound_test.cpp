@@ -279,7 +279,7 @@ TEST_P(PartialSumsBound, HoldsForAnyAlphaAndBeta) {
   EXPECT_GT(largest_, 0.2);
 }
 
-// The gradient is also a sum of partials if one image is cut into tiles of rows.
+// The tiles of one image also compute partials of the gradient, so the same bound must hold.
 TEST_P(PartialSumsBound, HoldsForTilesOfOneImage) {
   const ConvolutionProblem problem = Problem(GetParam(), 1, 0);
   int plans = 0;
@@ -303,7 +303,7 @@ TEST_P(PartialSumsBound, APartialBeyondItsTypeIsNeverLostInTheSum) {
   const bool half = GetParam() == DataType::kHalf;
   const Configuration configuration = Plan("legacy:0", {4, 6});
   ASSERT_FALSE(configuration.runs.empty());
-  // Both partials overflow, with opposite signs.
+  // Both partials overflow, with opposite signs, so no result may be finite.
   const double big = half ? 128 : 0x1p63, small = half ? 16 : 0x1p60;
   Values x(size_t(problem_.n) * problem_.x_strides[0], big),
       y(size_t(problem_.n) * problem_.y_strides[0]);

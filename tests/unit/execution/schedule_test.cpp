@@ -389,8 +389,8 @@ TEST(Schedule, AnAccumulatedOutputIsRerunOnlyWhileUntouched) {
   }
 }
 
-// Until all partials are summed the output is unchanged. So a rerun is allowed even if beta is not
-// 0 and the output overlaps an input.
+// The output is unchanged until the finished sum is stored in it. So the undivided algorithm may
+// run after a failure, even if beta is not 0 and the output overlaps an input.
 TEST(Schedule, WhateverFailsBeforeASumIsStoredIsRerunUndivided) {
   for (const bool sum_fails : {false, true}) {
     for (int k = 0; k < (sum_fails ? 4 : 3); ++k) {
@@ -474,8 +474,8 @@ TEST(Schedule, ZInTheOutputForbidsARerunOnlyWhereItIsRead) {
   }
 }
 
-// A fused operand may have its own strides and wider elements than the tensors, and its elements
-// may differ from image to image.
+// The number of bytes of a fused operand follows from the operand's own strides and type, and from
+// whether its elements differ from image to image.
 TEST(Schedule, AFusedOperandThatReachesIntoTheOutputForbidsARerun) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     const ConvolutionProblem problem = Problem(operation, DataType::kHalf);
@@ -509,11 +509,12 @@ TEST(Schedule, WithoutAnUndividedAlgorithmTheErrorIsTheRealOne) {
     Harness harness(Problem(Operation::kForward), ThreePieces(), MicroConfiguration{});
     EXPECT_FALSE(harness.schedule().has_undivided());
     ThisRecording().fail_at = k;
-    // With beta = 0 a rerun overwrites all of the output, so the call counts as not attempted.
+    // With beta = 0 the caller may run the call again, since that overwrites all of the output. So
+    // the outcome is kNotAttempted.
     const cudnnStatus_t status = harness.Run();
     ExpectFailedAt(k, harness, status, Outcome::kNotAttempted);
   }
-  // With beta = 1 a rerun would read what the pieces have changed, so the call counts as failed
+  // With beta = 1 another run would read what the pieces have changed. So the outcome is kFailed
   // once a piece has run.
   const float adds = 1;
   for (int k = 0; k < 3; ++k) {

@@ -96,7 +96,8 @@ class TiledRuns : public test::DeviceTest {
     return bytes;
   }
 
-  // Returns the plan of a random engine; nullopt if there is no such plan, or if the engine rounds.
+  // Returns the plan of a random engine. Returns nullopt if there is no such plan, or if the engine
+  // may round because its numeric class is not kDirect.
   std::optional<cudnn::GraphTemplate> PlanOf(const ConvolutionProblem& problem,
                                              const GraphOptions& options) {
     const Graph graph(problem, options, functions_, {handle_, nullptr});

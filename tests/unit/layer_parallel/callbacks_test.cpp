@@ -59,8 +59,8 @@ TEST(LayerParallelCallbacks, AStateThatIsANullPointerLeavesNoSolver) {
                "ucudnnLayerParallelCreate: the create callback made a null pointer for state 0");
 }
 
-// In each solve one call of the callback fails: first its first call, and then later and later
-// ones, until a solve ends before the failing call.
+// Makes the callback fail at its first call in one solve, and at later and later calls in further
+// solves, until a solve needs fewer calls and succeeds.
 TEST(LayerParallelCallbacks, WhicheverCallFailsItsCodeComesBackAndTheSolverWorksOn) {
   for (const std::string name : {"combine", "squared_distance", "step", "adjoint_step"}) {
     for (const int lanes : {1, 3}) {

@@ -143,7 +143,8 @@ class Solver {
 
   ucudnnLayerParallelSolver_t get() const { return solver_; }
 
-  // These return the status of a solve from Chain::First() or Chain::Last().
+  // TryForward returns the status of a solve from Chain::First(), and TryAdjoint that of an adjoint
+  // solve from Chain::Last().
   ucudnnLayerParallelStatus_t TryForward(const ucudnnLayerParallelSolveOptions_t* options = nullptr,
                                          ucudnnLayerParallelResult_t* result = nullptr) {
     return ucudnnLayerParallelSolveForward(solver_, Chain::StateOf(chain_.First()), options,
@@ -187,7 +188,7 @@ class Solver {
 // Returns the number of states that a solver with these options keeps.
 int64_t StateCount(int layers, const ucudnnLayerParallelOptions_t& options, bool with_adjoint);
 
-// Returns the largest difference of two elements.
+// Returns the largest difference of an element of `a` and the same element of `b`.
 double Difference(const std::vector<Vector>& a, const std::vector<Vector>& b);
 
 }  // namespace ucudnn::layer_parallel_test

@@ -147,7 +147,7 @@ TEST(LayerParallelSolve, OneLevelIsSerialPropagationBitForBit) {
 
 TEST(LayerParallelSolve, LanesAndStorageChangeNoBit) {
   Case of = {.layers = 61, .levels = 3, .coarse = kSum};
-  // The states, the adjoints, and in the last row the measured residuals.
+  // Holds the states, then the adjoints, and in the last row the measured residuals.
   std::vector<Vector> expected;
   for (const int lanes : {1, 2, 3, 5, 20}) {
     for (const auto storage : {kAll, kCPoints}) {
@@ -233,8 +233,8 @@ TEST(LayerParallelSolve, ResidualsAreThoseOfEachCycle) {
     largest = std::max(largest, Distance(solver.State(layer + 1), {0, 0, 0}));
   }
   EXPECT_NEAR(result.residuals[0], std::sqrt(squares), 1e-14);
-  // The norm is taken at C-points only. The last state is a C-point, and neighbouring states differ
-  // little.
+  // result.largest_state is the largest norm of C-points only. The last state is a C-point, and
+  // neighbouring states differ little.
   EXPECT_NEAR(result.largest_state, largest, 0.01 * largest);
 }
 
@@ -250,7 +250,7 @@ TEST(LayerParallelSolve, SaysHowItEnded) {
   } rows[] = {
       {OfTime(1, 256), SolveOptions(), UCUDNN_LAYER_PARALLEL_EARLY, 2, 3},
       {OfTime(1, 256), three_cycles, UCUDNN_LAYER_PARALLEL_EARLY, 3, 1},
-      // Each cycle of FCF makes 2 of the 4 blocks exact.
+      // Each cycle of FCF makes 2 of the 4 blocks exact, so the solve is direct after 2 cycles.
       {OfTime(1, 16), SolveOptions(), UCUDNN_LAYER_PARALLEL_DIRECT, 2, 3},
       {{.layers = 256, .h = 1, .gain = 3}, SolveOptions(kTolerance), UCUDNN_LAYER_PARALLEL_SERIAL}};
   std::vector<double> errors;
@@ -312,7 +312,7 @@ TEST(LayerParallelSolve, SolvesAgainFromAnotherFirstState) {
 
 using Layers = std::set<std::pair<int, int>>;  // pairs of a first layer and a number of layers
 
-// Returns the ranges of one level, and expects that they have this factor.
+// Returns the ranges of one level. Expects that the factor of each range is `factor`.
 Layers LayersOf(const std::vector<ucudnnLayerParallelRange_t>& ranges, int level, double factor) {
   Layers layers;
   for (const ucudnnLayerParallelRange_t& range : ranges) {
@@ -327,7 +327,7 @@ TEST(LayerParallelSolve, StepsAreAskedForTheirLayers) {
   struct Expected {
     ucudnnLayerParallelCoarse_t coarse;
     double factor;
-    Layers layers;  // layers of level 1's steps and of its adjoint steps
+    Layers layers;  // layers of the steps and of the adjoint steps of level 1
   };
   // Ten layers have two whole blocks of four, 0 to 3 and 4 to 7.
   const std::vector<Expected> all = {{kInject, 4, {{0, 1}, {4, 1}}}, {kSum, 1, {{0, 4}, {4, 4}}}};

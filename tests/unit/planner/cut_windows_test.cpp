@@ -92,7 +92,7 @@ TEST(CutWindows, AreThoseOfTheWhole) {
           needed = {std::min(needed.begin, row), std::max(needed.end, row + 1)};
         }
       }
-      // The result may have more rows, because it includes the rows between a window's taps.
+      // CutWindowsOf may return more rows, because it includes the rows between a window's taps.
       EXPECT_LE(cut->needed[part].begin, needed.begin);
       EXPECT_GE(cut->needed[part].end, needed.end);
       EXPECT_LE(needed.begin - cut->needed[part].begin, window.dilation + window.stride);

@@ -166,8 +166,8 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   EXPECT_EQ(model.ReductionMs(fc6, {{4, 4}, 0}), 0);
   EXPECT_DOUBLE_EQ(LargestShare(fc6, {2, 2, 1, 1, 4}), 1.0 / 16);
   EXPECT_DOUBLE_EQ(LargestShare(fc6, Reduced(3)), 86.0 / 256);  // of fc6's 256 input channels
-  // From `channels` or `sums` to `sums`, each device holds the channels that it reads, so nothing
-  // moves.
+  // If fc6 has `channels` or `sums` and fc7 has `sums`, each device already holds the channels that
+  // it reads, so nothing moves.
   const PlannedLayer& fc7 = LayerOf(AlexNet(), "fc7");
   const ParallelConfiguration channels{{1, 16}, 0};
   const ParallelConfiguration sums{Reduced(16), 0};
@@ -184,7 +184,8 @@ TEST(Reduction, ClosedFormsOfAFullyConnectedLayer) {
   EXPECT_DOUBLE_EQ(paper.Compute(fc6, Reduced(16)).ms, 20.4 / 16);
 }
 
-// Computes equation 1 only from the cost model. Gradients that are not computed do not move.
+// Computes the total of DeePa's equation 1 from the cost model alone. Gradients that are not
+// computed do not move.
 double Evaluate(const PlanningProblem& problem, const CostModel& model,
                 const Assignment& assignment) {
   double ms = 0;
@@ -257,7 +258,7 @@ TEST(Reduction, PaysWhereInputsAreMoreThanOutputs) {
   EXPECT_EQ(ShortText(ConfigurationOf(with, after.assignment, 1).degrees), "r8");
   const LayoutCost& cost = after.cost;
   EXPECT_NEAR(cost.total_ms, TotalMs(with.search, after.assignment), 1e-9 * cost.total_ms);
-  // With a memory limit of exactly what this layout needs, there must be a layout.
+  // With a memory limit of exactly the bytes that `after` needs, MakeLayout must find a layout.
   const auto limited =
       MakeLayout(with, 8, Strategy::kDeePa, {}, TotalBytes(with.search, after.assignment));
   ASSERT_TRUE(limited.ok()) << limited.message();

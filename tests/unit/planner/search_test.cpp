@@ -294,7 +294,8 @@ TEST(SearchByDual, TheBestPlansAreThoseOfElimination) {
   });
 }
 
-// The bounds must hold after any number of passes, with and without a cut-off at 2 * least.
+// The bounds must hold after any number of passes, with and without a cut-off at twice the least
+// total.
 TEST(DualAscent, BoundsHoldForEveryConfiguration) {
   ForPricedProblems([](const SearchProblem& problem, RandomProblems& random) {
     SearchOptions options;
@@ -333,7 +334,7 @@ TEST(DualAscent, OnTreesTheBoundIsTheLeast) {
 }
 
 // BestTotals computes marginals or, if their tables do not fit (most_entries), searches once for
-// each configuration. The totals must be the same.
+// each configuration. Both ways must give the same totals.
 TEST(BestTotals, AreTheMarginalsOfOneLayer) {
   int unknown = 0;
   ForPricedProblems([&](const SearchProblem& problem, RandomProblems& random) {
@@ -464,8 +465,8 @@ TEST(TimeMemoryFrontier, IsThatOfAllAssignments) {
   });
 }
 
-// A graph with the operations of its elimination, for 70 configurations of each layer. An
-// independent program has computed the values.
+// A graph, and the number of operations of its elimination for 70 configurations of each layer. An
+// independent program has computed the numbers.
 struct KnownGraph {
   NetworkShape shape;
   int layers, edges;

@@ -242,9 +242,9 @@ TEST(DeePaLayouts, ManyClassesCostImageParallelismGigabytes) {
   }
 }
 
-// According to Figure 2, with image parallelism the third layer of Inception-v3 (C7 of Table 1,
-// conv3) is fastest on 16 devices, and the last one (C8: 3x3 from 448 to 384 channels on 8 x 8
-// pixels) on 4.
+// According to Figure 2, with image parallelism the third convolution of Inception-v3 (C7 of Table
+// 1, conv3) is fastest on 16 devices, and the last convolution (C8: 3x3 from 448 to 384 channels on
+// 8 x 8 pixels) on 4.
 class Figure2 : public testing::Test {
  protected:
   static const PlannedLayer& Layer(const std::string& name) {

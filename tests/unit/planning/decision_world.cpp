@@ -138,8 +138,8 @@ struct Answerer {
   void operator()(const Decision&) {}
 };
 
-// If another process promised something else first, adds its promise to the facts and returns
-// false. Otherwise the decision's promise is kept.
+// If another process promised something else first, adds that promise to the facts and returns
+// false. Otherwise returns true.
 bool IsKept(const Decision& decision, World& world) {
   if (!decision.gives_promise || decision.replaces_promise || !world.rival) return true;
   const KeptPromise rival = *std::exchange(world.rival, std::nullopt);

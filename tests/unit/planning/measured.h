@@ -31,8 +31,8 @@ inline int Draw(std::mt19937& random, int low, int high) {
   return std::uniform_int_distribution<int>(low, high)(random);
 }
 
-// Returns a random time in whole milliseconds, so that sums are exact and equal times are ties. One
-// time in twelve is invalid.
+// Returns a random time in whole milliseconds, so that sums are exact and several sums may be
+// equal. One time in twelve is invalid.
 inline double RandomTime(std::mt19937& random) {
   switch (Draw(random, 0, 35)) {
     case 0:

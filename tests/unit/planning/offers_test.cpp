@@ -29,8 +29,8 @@ PromiseRequest WithinBytes(size_t limit_bytes, bool deterministic = false) {
   return RequestFor(kWorld.facts.problem, limit_bytes, deterministic);
 }
 
-// Returns "ENGINE@PIECESxCOUNT else WHOLE, told as ENGINE MS/BYTES": what runs, what may replace
-// it, and what is told about it.
+// Returns "ENGINE@IMAGESxCOUNT else ENGINE, told as ENGINE MS/BYTES": which pieces run, which
+// engine may replace them, and what the program is told.
 std::string Text(const Promise& promise) {
   std::string text;
   for (const Run& run : promise.configuration.runs) {

@@ -23,7 +23,7 @@ bool Usable(const MicroConfiguration& micro, size_t limit_bytes) {
          micro.time_ms < std::numeric_limits<double>::infinity();
 }
 
-// Returns the least cost of every ordered composition of the images from `begin` on.
+// Returns the least cost of any ordered composition of the images from `begin` on.
 Cost BruteForce(const std::vector<MicroConfiguration>& measured, int begin, int n, int step,
                 size_t limit_bytes) {
   if (begin == n) return {0, 0};
@@ -38,8 +38,8 @@ Cost BruteForce(const std::vector<MicroConfiguration>& measured, int begin, int 
   return best;
 }
 
-// Returns the same cost by the textbook recurrence over every prefix, for mini-batches too large to
-// enumerate.
+// Returns the same as BruteForce with a `begin` of 0, by the textbook recurrence over every prefix.
+// Suits mini-batches that are too large to enumerate.
 Cost Textbook(const std::vector<MicroConfiguration>& measured, int n, int step,
               size_t limit_bytes) {
   std::vector<Cost> best(n + 1, kImpossible);

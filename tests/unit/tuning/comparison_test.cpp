@@ -169,9 +169,9 @@ TEST(CompareChunk, NothingAgreesWithNanOrInfinity) {
   }
 }
 
-// The magnitudes of the terms of each output element add up to a number that `type` and `compute`
-// both hold exactly. An output element sums over a set of elements of the sparse operand. For every
-// such set, the test counts the elements other than 0.
+// For each output element, the magnitudes of the terms must add up to a number that `type` and
+// `compute` both hold exactly. The terms read one set of elements of the sparse operand, so the
+// test counts the elements other than 0 in every such set.
 TEST(TestOperands, SumsOfMagnitudesAreExact) {
   test::SeededRandom random;
   int thinned = 0;
@@ -229,8 +229,8 @@ TEST(Tolerance, DirectEnginesAgreeInEveryBit) {
   EXPECT_TRUE(Discriminates(direct, 1));
 }
 
-// In fp32 and fp16 a wrong result differs by far more than Winograd rounds. In bf16 the rounding
-// may hide a wrong result.
+// The tolerance allows for the rounding of transforms. In fp32 and fp16 a wrong result exceeds this
+// tolerance. In bf16 a wrong result may lie within it.
 TEST(Tolerance, TransformsAreJudgedByTheirType) {
   ConvolutionProblem problem;
   problem.w = {1, 3, 3};

@@ -1,5 +1,5 @@
-// Tests which grids are tried and which of them fit a limit, by the workspaces that the real
-// library states without a GPU.
+// Tests which grids FittingGrids tries, and which of them fit a limit. The real library states the
+// workspaces, without a GPU.
 #include "tuning/fitting_grids.h"
 
 #include <gtest/gtest.h>
@@ -37,8 +37,8 @@ TEST(Grids, DoubleTheTilesAlongTheOutermostAxis) {
 
 // A tile cut along d reads two planes more than it computes, and a tile cut along h two rows more.
 // Two planes are a larger share of 17 planes than two rows of 480 rows, so h is cut. The last grid
-// has 256 parts of one or two rows. Cuts along both axes would not make tiles half as large, so
-// only h is cut there, too.
+// has 256 parts of one or two rows. Tiles cut along both axes would be more than half as large as
+// these, so the last grid cuts only h, too.
 TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
   const ConvolutionProblem video = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {17, 480, 832}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
@@ -47,8 +47,8 @@ TEST(Grids, CutTheAxisOfAVolumeThatGivesTheSmallestTiles) {
     ASSERT_EQ(grids.size(), 8u);
     for (int i = 0; i < 8; ++i) EXPECT_EQ(grids[i], (TileGrid{.spatial = {1, 2 << i, 1}}));
   }
-  // Cuts along d and along h make tiles of equal size of a cube, and GridsOf then cuts d. d has 128
-  // parts at most, so the 256 tiles of the last grid are cut along both axes.
+  // In a cube, cuts along d and cuts along h make tiles of equal size, and GridsOf then cuts d. d
+  // has 128 parts at most, so the 256 tiles of the last grid are cut along both axes.
   const ConvolutionProblem cube = ProblemWith(
       {.spatial_rank = 3, .n = 1, .x = {128, 128, 128}, .w = {3, 3, 3}, .pad = {1, 1, 1}});
   const std::vector<TileGrid> grids = GridsOf(cube);

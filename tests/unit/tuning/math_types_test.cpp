@@ -1,5 +1,5 @@
-// Tests that a descriptor's own engines are measured whatever the descriptor's math type is, even
-// if the library lists the engines with another math type.
+// Tests that the engines with a descriptor's own math type are measured, whatever this math type
+// is. This must hold even if the library lists the engines only with another math type.
 #include <algorithm>
 #include <map>
 #include <mutex>

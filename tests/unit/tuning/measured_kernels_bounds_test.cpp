@@ -1,5 +1,5 @@
-// Tests how much time and memory measuring may take, and what is known if they did not suffice. The
-// tests make engines slow, so that they know where a time budget ends.
+// Tests how much time and memory measuring may take, and what is known if the time or the memory
+// does not suffice. The tests make engines slow, so that they know where a time budget ends.
 #include <algorithm>
 #include <atomic>
 #include <thread>

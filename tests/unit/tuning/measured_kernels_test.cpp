@@ -29,8 +29,8 @@ TEST_F(MeasuredKernelsTest, IdenticalKernelsAreMeasuredOnce) {
   const Rows second = Must(Get(kernels));
   EXPECT_EQ(second, first);
   EXPECT_EQ(kernels.measured(), measured);
-  // The kernel with 16 images belongs to the same family. Only the rows of micro-batches of 16
-  // images are missing.
+  // The rows of smaller micro-batches also hold for the kernel with 16 images. Only the rows of
+  // micro-batches of 16 images are missing.
   const Rows larger = Must(Get(kernels, Problem(16)));
   EXPECT_EQ(kernels.measured() - measured, static_cast<long>(EnginesAt(larger, 16).size()));
 }
@@ -428,8 +428,8 @@ TEST_F(MeasuredKernelsTest, OtherKernelsHaveNoSum) {
   }
 }
 
-// A store may lack the sum, because the store is older or because there was no memory for the sum.
-// Then only the sum is measured.
+// A store may lack the measurement of the sum, because an older release wrote the store or because
+// there was no memory to measure the sum. Then only the sum is measured.
 TEST_F(MeasuredKernelsTest, AMissingSumIsMeasuredBehindCompleteSizes) {
   const ConvolutionProblem problem = FilterGradient(DataType::kHalf);
   MeasuredKernels first(&store_, std::nullopt, kNoFolder);

@@ -79,8 +79,8 @@ TEST_F(StoredTilesTest, OnlyEnginesWithinTheLimitAreTaken) {
   for (const auto& rows : none->rows) EXPECT_TRUE(rows.empty());
 }
 
-// With the same store nothing is measured again. Other images that are cut into the same tiles find
-// the rows, too.
+// With the same store nothing is measured again, not even for a larger image that is cut into the
+// same tiles.
 TEST_F(StoredTilesTest, WhatAStoreHoldsIsNotMeasuredAgain) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation, DataType::kBfloat16);
@@ -200,7 +200,7 @@ TEST_F(StoredTilesTest, TakeTheMemoryOfOneTile) {
   }
 }
 
-// A process with the store of an earlier process makes no engines to find the same grids.
+// If the store of an earlier process has the grids, finding them again makes no engines.
 TEST_F(StoredTilesTest, WhatASearchFoundIsNotSoughtAgain) {
   for (const Operation operation : test::kOperations) {
     const ConvolutionProblem problem = Image(operation, DataType::kFloat);

@@ -260,8 +260,8 @@ TEST_F(VerifyTest, APieceThatWritesBesideItsPartialIsNamed) {
   const ConvolutionProblem problem = ComparedProblem(Operation::kBackwardFilter, DataType::kHalf);
   const Verification verification =
       VerifyFaulty(problem, {1, [](const cudnn::ConvolutionCall& call) {
-                               // The byte behind the partial, which has 16 filters of 8 channels
-                               // and 3x3 taps, a multiple of 256 bytes.
+                               // Writes the byte behind the partial. The partial has 16 filters of
+                               // 8 channels and 3x3 taps, which is a multiple of 256 bytes.
                                WriteByte(static_cast<char*>(call.w) + 2 * 16 * 8 * 9);
                              }});
   EXPECT_EQ(verification.result, ComparisonResult::kTrespassed);

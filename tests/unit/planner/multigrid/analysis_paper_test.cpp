@@ -114,7 +114,7 @@ class ByHand {
   }
 
   Solved Solve(const CycleShape& shape, int devices) const {
-    // On a level with FCF, a cycle has F, a C-relaxation with F, the values for the right sides,
+    // On a level with FCF, a cycle has F, a C-relaxation with F, the steps for right-hand sides,
     // and the F on the way up. On the finest level, this last F is also the first F of the next
     // cycle. So each cycle computes every step of the finest level twice, and after the last cycle
     // F computes the F-points once more.

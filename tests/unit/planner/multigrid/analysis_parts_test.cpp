@@ -208,7 +208,8 @@ TEST(MeasuredBatches, GrowByWhatOneMoreAdds) {
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 3, 1}).ms, 4 + 2 * 0.5);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kForward, {0, 1, 8}).ms, 5.5);
   EXPECT_NEAR(times.Cost(LayerPass::kForward, {0, 16, 8}).ms, 11.5 * 5.5 / 4, 1e-12);
-  // Sixteen adjoints take as long as one, because one adjoint leaves most of the device idle.
+  // 16 adjoints take as long as one, 8 ms. So 64 adjoints also take 8 ms, and one adjoint needs a
+  // sixteenth of the device.
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 64, 1}).ms, 8);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kAdjoint, {0, 1, 1}).Share(), 1.0 / 16);
   EXPECT_DOUBLE_EQ(times.Cost(LayerPass::kUpdate, {0, 2, 1}).ms, 80);
@@ -321,8 +322,8 @@ TEST(ReducedNetwork, WeightsThatAreGivenStayAsTheyAre) {
   EXPECT_THAT(std::vector<int>(reduced.layers.begin(), reduced.layers.begin() + 3),
               ElementsAre(0, 8, 16));
   // Along one axis, the 16 windows of 3 taps have 46 of 48 taps inside the map, and the 4 windows
-  // of the reduced map 10 of 12. For each of the two axes, h_factor has the square root of the
-  // ratio of these shares as a factor, so it has the ratio itself.
+  // of the reduced map have 10 of 12. Each axis multiplies h_factor by the square root of the ratio
+  // of these shares, so both axes together multiply it by the ratio.
   EXPECT_NEAR(reduced.h_factor, 8 * (46.0 / 48) / (10.0 / 12), 1e-12);
 }
 

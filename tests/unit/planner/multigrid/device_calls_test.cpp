@@ -94,8 +94,8 @@ TEST_F(DeviceCalls, ACycleAllocatesNothing) {
   }
 }
 
-// The chain has 16 blocks of 4 layers or 32 blocks of 2, and as many coarse layers. A step has two
-// calls: a convolution with bias and relu, and a sum.
+// The chain has 16 blocks of 4 layers or 32 blocks of 2, and one coarse layer for each block. A
+// step has two calls: a convolution with bias and relu, and a sum.
 TEST_F(DeviceCalls, ACycleSideBySideIsSoManyCalls) {
   constexpr int kStep = 2;
   constexpr int kCRelaxation = kStep + 1;          // a step and a copy

@@ -458,7 +458,8 @@ TEST_F(DeviceChains, TheCoarseOperatorFollowsFromWhatIsMeasured) {
   EXPECT_EQ(FittingOperator(2.1), CoarseOperator::kInject);
   EXPECT_EQ(FittingOperator(4), CoarseOperator::kInject);
   const DeviceSolvers solvers(target, {.way = Way::kStreams});
-  // With blocks of more than half of the stage, nothing is measured.
+  // If blocks have more than half of the layers of the stage, MeasureOperator measures nothing and
+  // returns kInject.
   EXPECT_EQ(solvers.MeasureOperator(chain.chain, chain.stage(), 1, 9), CoarseOperator::kInject);
   const CoarseOperator measured = solvers.MeasureOperator(chain.chain, chain.stage(), 1, 4);
   EXPECT_TRUE(measured == CoarseOperator::kInject || measured == CoarseOperator::kSum);

@@ -91,7 +91,8 @@ TEST(Honesty, WhoWatchesSeesTheResidualOfEachCycle) {
   for (const double residual : residuals) EXPECT_TRUE(std::isnan(residual));
 }
 
-// T is 50. Although the first cycles hardly lower the residual, the solve must not be given up.
+// The time h * 256 is 50. Although the first cycles hardly lower the residual, the solve must not
+// be given up.
 TEST(Honesty, StatesThatGrowTo1e8ConvergeInTheRelativeNorm) {
   const WeightedChain chain = SmoothChain(256, 0.5);
   for (const double tolerance : {1e-9, 1e-14}) {
@@ -153,7 +154,7 @@ VectorSolve<Number> Scaling(const Hierarchy& hierarchy, double fine, double coar
                              });
 }
 
-// A factor of coarse steps with which errors grow by the factor 1.5 in each block.
+// With coarse steps of this factor, an error grows by the factor 1.5 in each block.
 constexpr double kUnstable = -1.5;
 
 TEST(Honesty, AResidualThatRisesTwiceIsGivenUp) {

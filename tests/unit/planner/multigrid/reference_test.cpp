@@ -66,8 +66,8 @@ SolveOptions OptionsOf(const nlohmann::json& row) {
           .measures_start = true};
 }
 
-// Expects the residuals of `row`. The tolerance has an absolute part because NumPy adds in another
-// order: this changes residuals near the rounding error by up to 1e-7 of their size.
+// Expects the residuals of `row`. NumPy adds in another order, which changes residuals near the
+// rounding error by up to 1e-7 of their size. So the tolerance also has an absolute part.
 void ExpectHistory(const Solution& solution, const nlohmann::json& row) {
   const std::vector<double> expected = row["residuals"];
   // If the solver gives up in a cycle, the expected residuals nevertheless go on.

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kSteps = 48;
 constexpr int kExamples = 18;
-// With h = 1, states and adjoints grow to 1e15 over so many steps. A training step changes a logit
-// by about the learning rate times the square of the last state, so the rate must be tiny.
+// With h = 1, states and adjoints grow to 1e15 over kUnscaledSteps steps. A training step changes a
+// logit by about the learning rate times the square of the last state, so the rate must be tiny.
 constexpr int kUnscaledSteps = 96;
 constexpr double kUnscaledRate = 1e-17;
 

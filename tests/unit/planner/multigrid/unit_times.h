@@ -8,7 +8,7 @@
 
 namespace ucudnn::multigrid {
 
-// A batch of layers takes 1 ms, however many layers run at once. It is one launch.
+// A batch takes 1 ms and is one launch, however many layers it has.
 class UnitTimes : public LayerTimes {
  public:
   explicit UnitTimes(double share) : share_(share) {}

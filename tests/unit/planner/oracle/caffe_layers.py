@@ -11,7 +11,7 @@ def is_image(extents):
 
 
 def _axis(rng, axis, rank, default):
-    """Returns the field "axis", which may be negative, or nothing where the axis is the default."""
+    """Returns the field "axis", in some cases as a negative number. May return no field if the axis is the default."""
     if axis == default and rng.random() < 0.5:
         return []
     return [("axis", axis - rank if rng.random() < 0.3 else axis)]
@@ -330,7 +330,7 @@ def scale_or_bias(net, rng):
 
 
 def _of_two_bottoms(net, rng, kind, x, bias):
-    """Adds a layer whose second bottom has the factors. Raises Unfit if no blob fits, or if `bias` asks for a bias."""
+    """Adds a layer whose second bottom has the factors. Raises Unfit if no blob fits or if `bias` is true."""
     extents = net.blobs[x]
     fits = []
     for name in net.order:

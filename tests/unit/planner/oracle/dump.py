@@ -19,7 +19,7 @@ class Wrong(Exception):
 
 
 def dumps(program, batch, files):
-    """Returns the JSON object of every file, in order. {"crash": how} stands for a file on which the program died."""
+    """Returns the JSON object of every file, in order. A file on which the program died has {"crash": how}."""
     try:
         run = subprocess.run([program, "--batch", str(batch), *files], capture_output=True, text=True,
                              timeout=60 + len(files))

@@ -419,7 +419,7 @@ TEST(Schedule, EveryLossHasItsImagesLabels) {
     planned.assignment = RandomAssignment(planned.problem, random);
     const Result<Schedule> schedule = planned.Scheduled();
     if (!schedule.ok()) continue;
-    std::map<std::pair<int, int64_t>, int> labels;  // labels of an image on a device: their number
+    std::map<std::pair<int, int64_t>, int> labels;  // number of labels, by device and image
     std::map<int64_t, int> first;                   // the first device that loads an image
     for (const DeviceBox& one : schedule->nodes.front().boxes) {
       for (int64_t at = one.box[kAxisN].begin; at < one.box[kAxisN].end; ++at) {
@@ -602,7 +602,7 @@ TEST(Schedule, WhatNeedsAWholeImageIsNotDivided) {
                   ": the loss of output 'last' needs all positions of an image; expected h and w "
                   "of 1");
   }
-  // A search must not choose these configurations.
+  // A search must not choose the configurations that are refused above.
   const Planned planned = Pose(graph, 8, FlatMachine(4));
   const auto layout = MakeLayout(planned.problem, 4, Strategy::kModel);
   ASSERT_TRUE(layout.ok()) << layout.message();

@@ -73,7 +73,7 @@ TEST(SimulateStep, MessagesShareThePortsOfTheLevelsBetweenThem) {
   EXPECT_DOUBLE_EQ(SimulateStep(program, machine)->makespan_ms, 1.0 / 8);
 }
 
-// Without overlap and latency, and with equal parts, the time of a step is that of equation 1.
+// Without overlap and latency, and with equal parts, a step takes the time of DeePa's equation 1.
 TEST(SimulateStep, OfAChainWithoutOverlapIsEquation1) {
   const Machine machine = MadeMachine({{"bus", 4, 2, 0}});
   GraphBuilder net("chain");
