@@ -11,7 +11,7 @@
 namespace ucudnn::transport {
 namespace {
 
-// How often a waiting thread calls `given_up`.
+// The interval at which a waiting thread calls `given_up`.
 constexpr std::chrono::milliseconds kAsking{20};
 
 struct Finish {
@@ -38,7 +38,7 @@ bool Completes(const std::function<void()>& work) {
     work();
     return true;
   } catch (...) {
-    return false;  // out of memory: `work` has not set its results
+    return false;  // out of memory: `work` may not have set all its results
   }
 }
 

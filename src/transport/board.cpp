@@ -150,8 +150,8 @@ bool Board::OwesEvents(int rank) const {
   for (int other = 0; other < size_; ++other) {
     const Lane& to = lanes_[rank * size_ + other];
     const Lane& from = lanes_[other * size_ + rank];
-    // After an abort, a sender needs the receiver's event only while the lane is settling. So after
-    // an abort `taken` does not count.
+    // After an abort, a sender needs the receiver's event only while the lane is settling. So
+    // `taken` is ignored after an abort.
     if (to.copying || from.settling || (from.taken && !aborted_by_)) return true;
   }
   return false;
@@ -163,7 +163,7 @@ void Board::Leave(int rank, Deadline deadline) {
   member.left = true;
   changed_.NotifyAll();
   while (OwesEvents(rank)) {
-    // At the deadline other ranks still need the events, so the board keeps them until it is
+    // If other ranks still need the events at the deadline, the board keeps the events until it is
     // destroyed.
     if (!changed_.WaitUntil(mutex_, deadline)) return;
   }

@@ -5,8 +5,8 @@
 namespace ucudnn::transport {
 namespace {
 
-// The gap between marks doubles after every 4 pending marks. So 32 marks cover 4 * (1 + 2 + ... +
-// 128) = 1020 calls: about as many as a device's queue holds.
+// A mark is an event behind a call. Gap() doubles after every 4 pending marks. So 32 marks cover 4
+// * (1 + 2 + ... + 128) = 1020 calls: about as many as a device's queue holds.
 constexpr size_t kMarks = 32, kMarksOfOneGap = 4;
 
 }  // namespace

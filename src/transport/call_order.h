@@ -5,7 +5,7 @@
 // the previous captured call if both are in the same capture. It follows no other call. The reason:
 // a capture must not wait for an event that was recorded outside of the capture, and work outside
 // must not wait for an event of the capture. Done and Progress report only uncaptured calls,
-// because launches of graphs make no calls.
+// because launching a graph calls no function of the channel.
 //
 // Thread-compatible, except that any thread may call Done and Progress, which do not invalidate
 // other threads' captures. The channel's context must be current.

@@ -19,9 +19,9 @@
 // - Calls of one capture follow each other in the order in which they were made, as uncaptured
 //   calls do. The program must order everything else: its streams must run launches of graphs and
 //   uncaptured calls one after the other, in the same order on all ranks.
-// - Captured calls use device and host memory of their own. So Reserve need not wait for them, and
-//   graphs that were captured before a Reserve remain valid.
-// - Progress and Reserve do not see launches. Check reports an error in a launch.
+// - Captured calls use other device and host memory than uncaptured calls. So Reserve need not wait
+//   for captured calls, and graphs that were captured before a Reserve remain valid.
+// - Progress and Reserve ignore launches of graphs. Check reports an error in a launch.
 // - If graphs are launched after an abort, they still end, and received buffers have the content
 //   described above. This holds until the channel is closed, and for kLeavingTime after that.
 // - Before a program closes the channel, it waits for the graphs that it launched; afterwards it
@@ -105,8 +105,8 @@ class Channel {
   // channel, because earlier work on a stream, on this or another rank, may take long.
   virtual DeviceProgress Progress() = 0;
 
-  // Gives up: from now on the channel makes no stream and no thread wait. Nor does a graph that is
-  // launched before the channel is closed. Further calls have no effect.
+  // Gives up: from now on no stream and no thread waits because of this channel. The same holds for
+  // graphs that are launched before the channel is closed. Calling Abort again has no effect.
   virtual void Abort() = 0;
 };
 

@@ -24,7 +24,7 @@ struct Pair {
   }
 };
 
-// Returns the first two ranks for which `holds` returns true.
+// Returns the first pair of ranks for which `holds` returns true.
 template <class Holds>
 std::optional<Pair> FirstPair(std::span<const RankFacts> ranks, Holds holds) {
   for (size_t second = 1; second < ranks.size(); ++second) {
@@ -37,8 +37,8 @@ std::optional<Pair> FirstPair(std::span<const RankFacts> ranks, Holds holds) {
   return std::nullopt;
 }
 
-// For each property on which the choice depends: the first two ranks that have the property.
-// Messages name these ranks.
+// For each property on which the choice depends: the first pair of ranks with this property, which
+// messages name.
 struct Pairs {
   explicit Pairs(std::span<const RankFacts> ranks) {
     const auto same_process = [](const RankFacts& a, const RankFacts& b) {

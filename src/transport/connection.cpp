@@ -87,7 +87,7 @@ bool Connection::Receive() {
     }
     arrived_ += static_cast<size_t>(got);
     received += static_cast<size_t>(got);
-    // This is enough for TakeFrame to take the next frame or to refuse it.
+    // So many bytes are enough for TakeFrame to take the next frame or to refuse it.
     if (arrived_ > largest_body_ + kFrameHeader) break;
   }
   return received > 0;

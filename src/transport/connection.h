@@ -18,7 +18,7 @@ enum class FrameKind : uint32_t {
   kProbe,               // a greeting that only asks whether the job with this token meets here
   kAccepted,            // to a rank: its greeting is right, and other ranks are still missing
   kOtherToken,          // to a stranger: its token is not this job's token
-  kStart,               // to all: every rank has come; the body lists the group of each
+  kStart,               // to all: every rank has come; the body lists each rank's group
   kHeartbeat,
   kDoing,   // the rank's present action, for warnings in its group; counts as a heartbeat
   kPost,    // to the group: a record

@@ -74,7 +74,8 @@ struct Doors {
 std::vector<SocketAddress> DoorsOf(const MeetingFile& file) {
   std::vector<SocketAddress> addresses;
   if (file.hosts.front() == HostName()) addresses.push_back(LoopbackAddress(file.port));
-  // The name of the host, hosts.front(), comes last, because resolving it takes time.
+  // hosts.front() is the host's name. It is resolved last, and only if no other address was found,
+  // because resolving takes time.
   for (size_t i = 1; i <= file.hosts.size(); ++i) {
     const std::string& host = file.hosts[i % file.hosts.size()];
     if (i == file.hosts.size() && !addresses.empty()) break;

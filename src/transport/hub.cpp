@@ -87,7 +87,6 @@ bool Hub::Finished() const {
 }
 
 void Hub::Watch(std::vector<pollfd>& wait) {
-  // The strangers' descriptors come last, because accepting a stranger may add a member.
   int slot = 0;
   const bool behind = SomebodyIsBehind();
   for (Member& member : members_) {
@@ -96,13 +95,14 @@ void Hub::Watch(std::vector<pollfd>& wait) {
     short events = member.connection->events();
     if (behind && GroupIsBehind(member.place.rank)) {
       events = static_cast<short>(events & ~POLLIN);
-      // Rank 0 does not read from this member for now, so its silence means nothing.
+      // Rank 0 does not read from this member for now, so the member must not count as silent.
       member.heard = Clock::now();
     }
     if (events == 0) continue;
     wait.push_back({.fd = member.connection->descriptor(), .events = events});
     member.slot = slot++;
   }
+  // The strangers' descriptors come last, because accepting a stranger may add a member.
   if (meeting_now_) strangers_.Watch(wait);
 }
 
@@ -210,8 +210,8 @@ void Hub::TellWhoIsMissing() {
 
 void Hub::TellOfOtherTokens(Clock::time_point now) {
   const Strangers::OtherTokens& others = strangers_.other_tokens();
-  // Before times.handshake has passed since the first connection with another token, ranks may
-  // still be sending their greetings, so the user is not told yet.
+  // The user is told only when times.handshake has passed since the first connection with another
+  // token, because ranks may send their greetings until then.
   if (told_other_tokens_ || others.count == 0) return;
   if (now - others.first <= meeting_.times.handshake) return;
   told_other_tokens_ = true;

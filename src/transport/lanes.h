@@ -10,8 +10,8 @@
 //
 // A slot holds one message at a time, and both ranks use the slots of a lane in the same order, so
 // the receiver takes the message that it expects. Uncaptured messages use the first kSlotsInTurn
-// slots in turn, counted by each host as it enqueues them. Captured messages all use the last slot,
-// because no host knows in which order graphs are launched.
+// slots in turn; each host counts these messages when it enqueues them. Captured messages all use
+// the last slot, because no host knows in which order graphs are launched.
 //
 // An abort sets `aborted` and then, again and again, "raises" all words: it sets them to values
 // that let streams pass. From then on the words carry no information. The order of these writes

@@ -37,8 +37,8 @@ class Link {
   virtual void Send(FrameKind kind, std::string_view body) = 0;
   // Sends queued frames, as many as the sockets accept.
   virtual void Flush() = 0;
-  // To be called once all ranks have left or the job has failed: returns whether nothing is left to
-  // do.
+  // To be called once all ranks have left or the job has failed. Returns whether the link has
+  // nothing left to do.
   virtual bool Finished() const = 0;
   // Appends the descriptors for which the caller's poll must wait.
   virtual void Watch(std::vector<pollfd>& wait) = 0;

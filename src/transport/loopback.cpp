@@ -107,8 +107,8 @@ Status LoopbackChannel::CheckBeforeExchange(std::span<const Message> sends,
 }
 
 // Ends a call, even one that failed, because the next call must follow the work that is already on
-// the stream. If another rank's abort came during the call, fails and aborts, too: that abort may
-// have let only earlier work pass.
+// the stream. If another rank aborted during the call, fails and aborts, too, because the other
+// rank may have let only work of earlier calls pass.
 Status LoopbackChannel::End(Status status, CUstream stream) {
   const Status ended = state_->End(stream);
   if (status.ok()) status = ended;

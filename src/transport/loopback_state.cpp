@@ -164,7 +164,8 @@ void CUDA_CB LoopbackState::RunTaking(void* argument) {
 }
 
 void LoopbackState::Take(const ReceiveTask& taking) {
-  // Read before `aborted`, because an abort sets `aborted` before it raises this word.
+  // `told` is read before `aborted`, because an abort sets `aborted` before it raises the word at
+  // `told`.
   const uint32_t told = *taking.told;
   bool good = lanes.aborted() == 0;
   if (good && told != SizeWord(taking.bytes)) {

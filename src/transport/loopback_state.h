@@ -146,8 +146,8 @@ class LoopbackState : public std::enable_shared_from_this<LoopbackState> {
   static void CUDA_CB RunTaking(void* taking);
   void Take(const ReceiveTask& taking);
 
-  // Returns whether a stream of this rank is running the work of a call. Does not see a graph that
-  // is between two of its calls.
+  // Returns whether a stream of this rank is running the work of a call. Returns false while a
+  // launched graph is between two of its calls, even though it is still running.
   bool IsRunning() const { return !order.Done() || lanes.replaying(setup.rank) != 0; }
   // From now on, until the channel is closed, the thread that Create has started lets streams pass.
   void StartReleasing();

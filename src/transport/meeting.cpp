@@ -4,7 +4,7 @@ namespace ucudnn::transport {
 
 Status CheckMeeting(const Meeting& meeting) {
   constexpr int kMostRanks = 1 << 16;
-  // With these bounds, a greeting fits kLargestGreeting.
+  // With these bounds, a greeting has at most kLargestGreeting bytes.
   constexpr size_t kLongestText = 200, kMostTermBytes = 8192;
   const Membership& mine = meeting.membership;
   const auto refused = [&mine](const std::string& why) {

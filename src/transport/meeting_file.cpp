@@ -26,7 +26,7 @@ Status SystemFault(const std::string& path, const std::string& what) {
   return FileFault(path, what + ": " + std::strerror(errno));
 }
 
-// Reads the file's bytes, at most kLargestFile + 1.
+// Reads the file's bytes, but no more than kLargestFile + 1, which are too many for a meeting file.
 Result<std::string> ReadAll(int file, const std::string& path) {
   std::string text(kLargestFile + 1, '\0');
   size_t size = 0;

@@ -99,7 +99,7 @@ class NcclChannel final : public Channel {
   void Abort() override { nccl::Communicators::Abort(communicators_); }
 
  private:
-  // Returns the scratch memory for a reduction of `bytes` in the call that has begun.
+  // Returns the scratch memory for a reduction of `bytes` bytes in the call that has begun.
   Result<const cuda::DeviceBuffer*> Scratch(size_t bytes) {
     if (!owned_->order.is_captured()) return &owned_->scratch;
     std::deque<cuda::DeviceBuffer>& captured = owned_->captured_scratch;

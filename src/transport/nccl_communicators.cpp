@@ -17,7 +17,7 @@ constexpr int kMostExchangeCtas = 2;
 constexpr int kMostReductionCtas = 4;
 
 // How long an abort waits for another thread's CallWaiting. A call of NCCL normally only enqueues.
-// If it takes longer, it waits for something that only the abort ends.
+// A call that takes longer waits for something that only the abort ends.
 constexpr std::chrono::milliseconds kCallTime{2000};
 constexpr std::chrono::milliseconds kDestroyingTime{2000};
 
@@ -61,7 +61,7 @@ Result<std::shared_ptr<Communicators>> Communicators::Make(const ChannelSetup& s
     UCUDNN_RETURN_IF_ERROR(making->status);
     return making->communicators;
   }
-  Abort(making->communicators);  // ends the calls of the thread that is still making them
+  Abort(making->communicators);  // ends the NCCL calls of the thread that runs `work`
   return Status::Error(ending == Ending::kGivenUp
                            ? "connecting the ranks with NCCL was given up"
                            : "NCCL did not connect the ranks within " + Seconds(setup.timeout));
@@ -193,8 +193,8 @@ Status Communicators::Check() {
 void Communicators::Abort(const std::shared_ptr<Communicators>& communicators) {
   if (communicators->ended_.exchange(true)) return;
   // CommAbort returns only when no graph holds the communicator any more. A graph that holds one of
-  // the two communicators may have to wait until the other one is aborted, so each is aborted on a
-  // thread of its own.
+  // the two communicators may have to wait until the other one is aborted, so each communicator is
+  // aborted on a separate thread.
   for (std::atomic<Communicator*>* const slot :
        {&communicators->exchanges_, &communicators->reductions_}) {
     const auto work = [communicators, slot] { communicators->AbortOne(*slot); };
@@ -220,8 +220,8 @@ void Communicators::AbortOne(std::atomic<Communicator*>& slot)
   if (communicator != nullptr) functions_.CommAbort(communicator);
 }
 
-// The time is bounded, because ranks may have to destroy communicators together, and some ranks may
-// be gone.
+// Waits no longer than kDestroyingTime, because ranks may have to destroy communicators together,
+// and some ranks may be gone.
 void Communicators::Destroy(const std::shared_ptr<Communicators>& communicators) {
   const auto work = [communicators] {
     if (communicators->ended_.exchange(true)) return;

@@ -60,7 +60,7 @@ struct Functions {
   int (*AllReduce)(const void*, void*, size_t, int type, int operation, Communicator*,
                    CUstream) = nullptr;
 
-  int version = 0;   // in the form of ncclGetVersion
+  int version = 0;   // as ncclGetVersion returns it
   std::string file;  // path of the library
 
   // Returns `result` as a Status whose message names `action` and contains NCCL's reason, if there

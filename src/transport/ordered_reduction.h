@@ -1,6 +1,6 @@
 // An all-reduce that consists of exchanges and additions. Each rank sums one part of the numbers,
-// in the order of the ranks, and sends this sum to all others. So every rank gets the same bits.
-// The channels over peer copies and over loopback use it; the channel over NCCL does not.
+// in the order of the ranks, and sends the result to all other ranks. So every rank gets the same
+// bits. The channels over peer copies and over loopback use it; the channel over NCCL does not.
 // Thread-compatible.
 #pragma once
 
@@ -55,7 +55,7 @@ class OrderedReduction {
   const cuda::MemoryPool plain_;
   cuda::DeviceBuffer scratch_;
   size_t piece_bytes_ = 0;
-  // Members, so that only the first calls allocate memory.
+  // Kept between calls, so that only the first calls allocate memory.
   std::vector<Message> sends_, receives_;
 };
 

@@ -27,7 +27,7 @@ class Outbox {
   bool Put(const Frame& frame, Haste haste);
   // Replaces the content of `taken` by the frames in the outbox, which is then empty.
   void Take(std::vector<char>& taken);
-  // Returns whether the outbox is empty. If so, the next Put raises wake().
+  // Returns whether the outbox is empty. If it is, the next Put raises wake().
   bool Sleep();
   void Awake();
 

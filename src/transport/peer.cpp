@@ -159,8 +159,8 @@ Status PeerChannel::TryExchange(std::span<const Message> sends, std::span<const 
   return owned_->order.End(stream);
 }
 
-// Aborts. Later work on `stream` may rewrite the sent memory, so `stream` waits for the copies that
-// other ranks have begun.
+// Aborts, and makes `stream` wait for the copies that other ranks have begun, because later work on
+// `stream` may rewrite the sent memory.
 void PeerChannel::GiveUp(std::span<const Message> sends, CUstream stream) {
   Abort();
   const Board::Deadline deadline =

@@ -16,8 +16,8 @@
 namespace ucudnn::transport {
 namespace {
 
-// The longest single wait. It is short because the alarm that should end a wait may wake another
-// thread instead.
+// The longest wait for an alarm. It is short because the alarm may wake another waiting thread
+// instead of this one.
 constexpr Milliseconds kTurn{20};
 constexpr Milliseconds kVerdict{1000};  // the longest wait for rank 0's failure line
 constexpr char kForked[] = "this process was forked from a rank, and is none itself";

@@ -57,8 +57,9 @@ class Ranks final : public Gatherer, private Sink {
   Result<std::vector<std::string>> Gather(std::string_view mine, std::string_view doing) override;
 
   // Sends `record` (at most 1 MiB) to the other ranks of the group. Waits only while the service
-  // thread still has 256 KiB to send. Does nothing once the job has failed or this rank has left.
-  // Each rank receives another rank's records and gathers in the order of that rank's calls.
+  // thread still has 256 KiB to send. Does nothing once the job has failed or this rank has left. A
+  // rank receives the records and gathers of one other rank in the order in which that rank called
+  // Post and Gather.
   void Post(std::string_view record);
   // Sends `record`, of at most kLargestRecord bytes, to a single rank of the group, which receives
   // it as a post. Wakes the service thread.
@@ -126,7 +127,7 @@ class Ranks final : public Gatherer, private Sink {
   // times.timeout. Returns false if the job has failed or the service thread has ended.
   bool Tell(FrameKind kind, std::string_view body);
   void SetFailure(const std::string& line, bool of_the_job);
-  // Returns the job's line as soon as rank 0 has sent it. If it has not come after kVerdict,
+  // Returns the job's line as soon as rank 0 has sent it. If that line has not come after kVerdict,
   // returns this rank's own line.
   std::string FailureText() const;
   // Returns the result of this rank's gather: all contributions, or an error. Returns none if the

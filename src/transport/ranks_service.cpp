@@ -273,8 +273,8 @@ void Ranks::ReceiveContribution(const Frame& frame) {
   {
     const MutexLock lock(mutex_);
     Peer& peer = peers_[static_cast<size_t>(frame.from)];
-    // Another rank can be one gather ahead: it may have come to the next gather before this rank
-    // has taken all contributions to the present one.
+    // Another rank can be one gather ahead of this one, so up to two of its contributions may wait
+    // here.
     sane = sane && number == peer.gathers + 1 && peer.contributions.size() < 2;
     if (sane) {
       peer.gathers = number;

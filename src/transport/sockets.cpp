@@ -178,7 +178,7 @@ ConnectedSocket ConnectTo(const SocketAddress& address, Clock::time_point deadli
     getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &connected.error, &size);
     if (connected.error != 0) return connected;
   }
-  // A connection to a free port of this host may be connected to its own socket.
+  // If nobody listens at a port of this host, TCP may connect the socket to itself.
   sockaddr_storage here = {}, there = {};
   socklen_t here_size = sizeof here, there_size = sizeof there;
   getsockname(socket.get(), reinterpret_cast<sockaddr*>(&here), &here_size);
@@ -223,7 +223,7 @@ std::vector<std::string> InterfaceAddresses() {
     if (getnameinfo(one->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) {
       continue;
     }
-    // Link-local addresses are valid only on one interface.
+    // A '%' marks a link-local address, which is valid only on one interface.
     if (std::strchr(text, '%') == nullptr) addresses.emplace_back(text);
   }
   freeifaddrs(all);

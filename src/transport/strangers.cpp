@@ -49,8 +49,8 @@ void Strangers::Accept() {
     Descriptor socket = AcceptFrom(listening_);
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        // The connections of ranks need descriptors, so the stranger that has waited longest is
-        // dropped.
+        // The system has no descriptor or memory left. The stranger that has waited longest is
+        // dropped, so that ranks can connect.
         if (!waiting_.empty()) waiting_.pop_front();
         accepting_from_ = Clock::now() + kPauseWithoutRoom;
       }
