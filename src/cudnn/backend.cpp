@@ -29,8 +29,7 @@ Result<std::vector<int>> Notes(const Functions& functions, cudnnBackendDescripto
   UCUDNN_RETURN_IF_ERROR(CudnnStatus(
       functions, functions.cudnnBackendGetAttribute(engine, name, type, kMost, &count, notes),
       "reading an engine's notes"));
-  // Only the first kMost notes were read, so nothing is known about the notes of an engine that has
-  // more.
+  // Only the first kMost notes were read. If the engine has more, the others are unknown.
   if (count > kMost) return Status::Error("an engine has unknown notes");
   std::vector<int> numbers;
   for (int64_t i = 0; i < count; ++i) numbers.push_back(static_cast<int>(notes[i]));
@@ -128,7 +127,7 @@ Result<std::string> PlanJson(const Functions& functions, cudnnBackendDescriptor_
       functions.cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
                                          CUDNN_TYPE_CHAR, bytes, &bytes, json.data()),
       "reading a plan's JSON"));
-  // Some releases count the terminating zero.
+  // Some releases of cuDNN count the terminating zero as part of the JSON.
   json.resize(std::min(json.size(), json.find('\0')));
   LeaveOutPayload(json);
   return json;

@@ -35,10 +35,10 @@ const char* ReadChannelwise(const Functions& functions, cudnnTensorDescriptor_t 
                             cudnnTensorDescriptor_t y, ConvolutionProblem& problem,
                             Spatial& y_extents);
 
-// Reads two tensors x and y, where y extends x by as many rows before it as after it along each
-// axis. Sets `problem` to a forward convolution of x that has one filter for each channel. Its pads
-// are these further rows, and its windows cover all of them. Returns null on success, otherwise the
-// reason (static text) why x and y are not such tensors.
+// Reads two tensors x and y. Along each axis, y has the rows of x and p further rows at each end.
+// Sets `problem` to a forward convolution of x that has one filter for each channel, with a pad of
+// p and windows of 2 p + 1 rows. Returns null on success, otherwise the reason (static text) why x
+// and y are not such tensors.
 const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x,
                            cudnnTensorDescriptor_t y, ConvolutionProblem& problem);
 

@@ -46,7 +46,7 @@ int AddLoadedObject(dl_phdr_info* info, size_t, void* data) try {
                             segment.p_memsz / sizeof(Elf64_Dyn));
     uint64_t table = ValueOf(entries, DT_STRTAB);
     if (table == 0) break;
-    // glibc replaces this entry by an address; other loaders leave the offset.
+    // glibc replaces the value of DT_STRTAB by an address; other loaders leave the offset.
     if (table < info->dlpi_addr) table += info->dlpi_addr;
     dynamic =
         ReadDynamic(entries, {reinterpret_cast<const char*>(table), ValueOf(entries, DT_STRSZ)});

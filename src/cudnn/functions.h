@@ -108,7 +108,7 @@ cudnnGetExecutionPlanWorkspaceSize(cudnnHandle_t handle, cudnnBackendDescriptor_
   F(cudnnSetActivationDescriptor)            \
   F(cudnnSetReduceTensorDescriptor)
 
-// Functions of the graph API that older releases lack. If the library lacks one, it is null.
+// Functions of the graph API that older releases lack. A function that the library lacks is null.
 #define UCUDNN_CUDNN_NEWER_FUNCTIONS(F) \
   F(cudnnBackendInitialize)             \
   F(cudnnBackendPopulateCudaGraph)      \

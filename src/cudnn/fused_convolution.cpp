@@ -83,8 +83,8 @@ class Reader {
     if (fused && known->operation == Operation::kBackwardFilter) {
       return Status::Error("operations behind a gradient of the filter, whose pieces are sums");
     }
-    // The operations are checked before finalizeMode, because they give the better reason for a
-    // refusal.
+    // The operations are checked before finalizeMode, because a refusal that names an operation is
+    // the better message.
     for (size_t i = 1; i < nodes->items.size(); ++i) {
       UCUDNN_RETURN_IF_ERROR(
           Fixed(nodes->items[i], "operation", "CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR"));
@@ -149,7 +149,7 @@ class Reader {
     }
     convolution_.problem.alignment = static_cast<int32_t>(alignment);
     // LegalStep keeps only the image and the output aligned at batch boundaries. An operand of a
-    // narrower type may be less aligned there than its plan declares, so each operand is checked.
+    // narrower type may be less aligned there than the plan declares, so each operand is checked.
     if (convolution_.problem.n == 1) return Status::Ok();  // a single image has no boundary
     const int64_t step = LegalStep(convolution_.problem);
     for (const FusedOperand& operand : convolution_.operands) {

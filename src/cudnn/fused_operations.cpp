@@ -154,8 +154,9 @@ Status FusedOperations::Add(const JsonValue& node) {
   UCUDNN_ASSIGN_OR_RETURN(const Read first, Operand(node, roles.first));
   if (roles.second != nullptr) {
     UCUDNN_ASSIGN_OR_RETURN(const Read second, Operand(node, roles.second));
-    // A single word such as "scale" names only the other operand; the text then lists the scale of
-    // "this" first. `swaps` is true if "this" is the second operand of such an operation.
+    // If Describe returns true, the text names only the operand other than "this", as in "+scale",
+    // and the factor of "this" must come first. So the factors are swapped if "this" is the second
+    // operand.
     const bool swaps = Describe(mode->word, first, &second) && first.words != "this";
     if (alpha1 != 1 || alpha2 != 1) {
       text_ += swaps ? ScalesText(alpha2, alpha1) : ScalesText(alpha1, alpha2);

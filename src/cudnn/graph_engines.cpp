@@ -26,8 +26,8 @@ class OperandOrder {
   std::span<const int64_t> uids() const { return {uids_.data(), count_}; }
 
   using Pointers = std::array<void*, 3 + kMostFusedOperands>;
-  // Writes the call's pointers to `pointers` in this order. Returns the part of `pointers` that is
-  // used.
+  // Writes the call's pointers to `pointers` in the order of uids(). Returns the part of `pointers`
+  // that is used.
   std::span<void* const> Arrange(void* x, void* w, void* y, std::span<void* const> fused,
                                  Pointers& pointers) const {
     const std::array<void*, kFused> own = {x, w, y};
@@ -140,15 +140,15 @@ bool RoundsNoWorse(const EngineNotes& engine, const EngineNotes& other) {
 }
 
 bool IsExactAs(const EngineNotes& engine, const EngineNotes& other) {
-  // This note is a promise, so `engine` must have it if `other` does. Every other numerical note is
-  // a warning.
+  // This note promises something, so `engine` must have the note if `other` has it. All other
+  // numerical notes are warnings.
   constexpr auto kHandsOnNan = CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP;
   if (other.Has(kHandsOnNan) && !engine.Has(kHandsOnNan)) return false;
   return RoundsNoWorse(engine, other);
 }
 
 bool FallsToTf32(const EngineNotes& other, const GraphTemplate& own) {
-  // For fp32, an engine that uses tensor cores computes in TF32.
+  // An engine that uses tensor cores on fp32 tensors computes in TF32.
   return own.convolution.problem.type == DataType::kFloat &&
          other.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) &&
          !own.notes.Has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE);

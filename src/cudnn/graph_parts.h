@@ -33,7 +33,7 @@ struct Scales {
   double alpha = 1, beta = 0;
 };
 // Makes the operation of `problem` (the convolution or one of its gradients) on these tensors.
-// cuDNN copies the descriptors, so they may be destroyed afterwards.
+// cuDNN copies the descriptors x, w and y, so they may be destroyed afterwards.
 Result<BackendDescriptor> MakeConvolution(const Functions& functions,
                                           const ConvolutionProblem& problem,
                                           cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t w,

@@ -12,7 +12,7 @@
 
 namespace ucudnn::cudnn {
 
-// Returns `micro`, an undivided legacy engine, in the form in which cuDNN's queries report an
+// Converts `micro`, an undivided legacy engine, to the entry with which cuDNN's queries report an
 // engine.
 AlgorithmPerformance PerformanceOf(const MicroConfiguration& micro, MathType math);
 

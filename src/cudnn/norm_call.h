@@ -49,7 +49,8 @@ struct NormGradient {
   void* dscale = nullptr;
   void* dbias = nullptr;
   double epsilon = 0;
-  // Null together with saved_inverse; the library then computes both from x again.
+  // saved_mean and saved_inverse are both null or both set. If they are null, the library computes
+  // mean and inverse from x again.
   const void* saved_mean = nullptr;
   const void* saved_inverse = nullptr;
 };

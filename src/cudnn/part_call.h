@@ -41,14 +41,14 @@ Status CheckReads(const TileKind& kind, std::span<const FusedOperand> fused);
 // the part's call points into this object.
 class PartCall {
  public:
-  // The part begins where `whole` begins, until MoveTo is called.
+  // Until MoveTo is called, the part begins at the beginning of the tensors of `whole`.
   explicit PartCall(const ConvolutionCall& whole);
   PartCall(const ConvolutionCall& whole, const Offsets& at) : PartCall(whole) { MoveTo(at); }
   PartCall(const PartCall&) = delete;
   PartCall& operator=(const PartCall&) = delete;
 
-  // Sets all pointers to the beginning of the part at `at`. z moves with y, and the tensors of a
-  // pooling move with x and y. A bias does not move.
+  // Sets all pointers to the beginning of the part at `at`. z is moved by the offset of y, and the
+  // tensors of a pooling by the offsets of x and y. A bias is not moved.
   void MoveTo(const Offsets& at) {
     call_.x = static_cast<char*>(whole_.x) + at.x;
     call_.w = static_cast<char*>(whole_.w) + at.w;

@@ -51,7 +51,7 @@ std::string Text(const NumberList& numbers) {
   return text;
 }
 
-// Replaces pieces of a text. A piece is given by its positions in the original text.
+// Replaces ranges of a text. A range is given by its positions in the original text.
 class Splice {
  public:
   explicit Splice(std::string_view text) : text_(text) {}
@@ -71,7 +71,7 @@ class Splice {
 
  private:
   const std::string_view text_;
-  // By the beginning of each piece: its end and its replacement.
+  // The end and the replacement of each range, by the beginning of the range.
   std::map<size_t, std::pair<size_t, std::string>> pieces_;
 };
 
@@ -252,7 +252,7 @@ class PlanEditor {
   // Returns the alignment of a fused operand. The elements of a batched operand correspond to the
   // elements of the output, so both have the same alignment, counted in elements. An operand with a
   // value for each channel is read from the part's first channel on. If all parts have equally many
-  // channels, the number of that channel is a multiple of the part's number of channels.
+  // channels, the index of that first channel is a multiple of the part's number of channels.
   int64_t OperandAlignment(const Tensor& tensor, DataType type, bool is_batched,
                            const NumberList& whole_dims) const {
     const auto element = static_cast<int64_t>(ElementBytes(type));
@@ -286,8 +286,8 @@ class PlanEditor {
     return Status::Ok();
   }
 
-  // Replaces the padding: one member if it is the same on both sides, otherwise two members side by
-  // side.
+  // Replaces the padding: by one member if the part's padding is equal on both sides, otherwise by
+  // two adjacent members.
   Status SetPads(const FlatObject& node) {
     const ConvolutionProblem& whole = convolution_.problem;
     const ConvolutionProblem& part = edit_.problem;

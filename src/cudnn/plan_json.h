@@ -32,7 +32,7 @@ Result<std::vector<int64_t>> Integers(const JsonValue& object, const char* name)
 Result<DataType> Type(const JsonValue& object, const char* name);
 Result<double> Number(const JsonValue& object, const char* name);
 
-// Fails unless the member has the value that it has in all known plans.
+// Fails unless the member `name` has this value, which it has in all known plans.
 Status Fixed(const JsonValue& object, const char* name, std::string_view value);
 Status Fixed(const JsonValue& object, const char* name, int64_t value);
 

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = JsonValue::Kind;
 
-// A message is one line, so longer lists are cut off.
+// Longer lists of operations are cut off, because a message is one line.
 constexpr size_t kMostOperations = 12;
 
 const JsonValue* Text(const JsonValue& object, const char* name) {

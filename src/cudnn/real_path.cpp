@@ -22,7 +22,7 @@ namespace ucudnn::cudnn {
 namespace {
 
 constexpr char kSoname[] = "libcudnn.so.9";
-// Only copies of ucudnn's drop-in need this library.
+// A file whose DT_NEEDED lists this library is a copy of ucudnn's drop-in.
 constexpr char kOwnSoname[] = "libucudnn.so.1";
 constexpr char kLoaderCache[] = "/etc/ld.so.cache";
 
@@ -92,8 +92,8 @@ class Search {
     if (!seen_.insert(path).second) return false;
     const std::string canonical = CanonicalPath(path);
     if (canonical.empty()) return Refuse(path, "no such file");
-    // The canonical path is tried first, because the loader may already know the given name for
-    // another file. The canonical path may fail if each library is a link into a store, because
+    // The canonical path is tried first, because the loader may already have loaded another file by
+    // the given name. The canonical path may fail if each library is a link into a store, because
     // only the folder of the links then has all sub-libraries.
     Status status = CheckReal(canonical, self_);
     std::string chosen = canonical;
