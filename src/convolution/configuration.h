@@ -32,7 +32,7 @@ struct MicroConfiguration {
   double pack_ms = 0;  // the part of time_ms for packing a tile and copying its result back
 
   bool operator==(const MicroConfiguration&) const = default;
-  // Returns whether this computes a whole mini-batch of `n` images, and not only a part of it.
+  // Returns whether the engine computes a whole mini-batch of `n` images in one piece.
   bool IsWhole(int n) const { return micro_batch == n && tile == TileLengths{}; }
 };
 

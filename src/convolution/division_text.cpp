@@ -27,7 +27,7 @@ int64_t EndOf(const Tiles& tiles, size_t axis) {
 }
 
 // Returns whether all tiles of the kind lie at the beginning of an axis or, if `first` is false, at
-// its end.
+// the end of the axis.
 bool LieAt(const Tiles& tiles, size_t kind, size_t axis, bool first) {
   const int64_t end = EndOf(tiles, axis);
   return std::all_of(tiles.tiles.begin(), tiles.tiles.end(), [&](const Tile& tile) {
@@ -97,10 +97,10 @@ std::string TilesText(const Tiles& tiles) {
   return Join(axes, ", ");
 }
 
-// Returns into how many parts a grid of `tiles` tiles cuts an axis of `extent` elements. `sum` is
-// the sum of all tiles' lengths along the axis; 0 if the axis is not cut. Each part of the axis
-// belongs to tiles / parts tiles, so sum = extent * tiles / parts. Returns 0 if the number of parts
-// is not whole.
+// Returns the number of parts into which a grid of `tiles` tiles cuts an axis of `extent` elements.
+// `sum` is the sum of all tiles' lengths along the axis; 0 if the axis is not cut. Each part of the
+// axis belongs to tiles / parts tiles, so sum = extent * tiles / parts. Returns 0 if the number of
+// parts is not whole.
 int64_t PartsOfAxis(int64_t extent, int64_t tiles, int64_t sum) {
   if (sum == 0) return 1;
   return extent * tiles % sum == 0 ? extent * tiles / sum : 0;

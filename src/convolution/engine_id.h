@@ -82,7 +82,8 @@ class EngineId {
   EngineId(PartialSum sum) : value_(sum) {}  // NOLINT: implicit by design
   EngineId(Packing pack) : value_(pack) {}   // NOLINT: implicit by design
 
-  // Returns the text that the engine was made from, byte for byte.
+  // Returns the engine's text. If the engine was made from a text, the result is that text, byte
+  // for byte.
   std::string Text() const;
   bool empty() const { return std::holds_alternative<std::monostate>(value_); }
 

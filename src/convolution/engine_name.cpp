@@ -8,7 +8,7 @@
 namespace ucudnn {
 namespace {
 
-// The index of a name is the algorithm's number, which is the value of cuDNN's enumerator.
+// A name's index is the number of the algorithm: the value of its enumerator in cudnn.h.
 constexpr const char* kForwardAlgorithms[] = {
     "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING",
     "WINOGRAD",      "WINOGRAD_NONFUSED"};

@@ -1,7 +1,7 @@
-// Counts the least that the ranks of a group must exchange for one cut convolution. For each rank,
-// a position of x or of dy counts once if the rank reads the position and another rank owns it. The
-// count visits every tap of every window. It does not use the code that plans messages. Pure
-// functions; thread-compatible. Axes are d, h, w.
+// Counts the positions that the ranks of a group have to exchange for one cut convolution. For each
+// rank, a position of x or of dy counts once if the rank reads the position and another rank owns
+// it. The count visits every tap of every window. It does not use the code that plans messages.
+// Pure functions; thread-compatible. Axes are d, h, w.
 #pragma once
 
 #include <array>

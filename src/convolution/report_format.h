@@ -220,10 +220,10 @@ struct RunReport {
   std::optional<int64_t> measured;  // measurements that the run made
   std::optional<size_t> limit_bytes;
   ReportedBudget budget;  // of all kernels together
-  // The next four members are for offline plans. `driver` is the driver's version. gap_ms is an
-  // upper bound on the time that another division could save; it is 0 if this division is proven
-  // optimal. total_time_ms is the time of all kernels. undivided_limit_bytes is the limit of a
-  // kernel that is not divided.
+  // The next four members are for offline plans. `driver` is the version of the CUDA driver. gap_ms
+  // is an upper bound on the time that another division could save; it is 0 if this division is
+  // proven optimal. total_time_ms is the time of all kernels. undivided_limit_bytes is the limit of
+  // a kernel that is not divided.
   int driver = 0;
   double gap_ms = 0;
   double total_time_ms = 0;

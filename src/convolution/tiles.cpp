@@ -225,7 +225,7 @@ class TileCutter {
     }
   }
 
-  // Sets the alignment of all kinds. The offsets of packed tensors do not count, because their
+  // Sets the alignment of all kinds. The offsets of packed tensors are ignored, because their
   // copies are aligned in the workspace.
   Status Align(Tiles& cut) const {
     const auto element = static_cast<int64_t>(ElementBytes(whole_.type));
