@@ -38,7 +38,7 @@ std::vector<std::string> FamilyTexts(const ConvolutionProblem& problem) {
   std::vector<std::string> texts;
   texts.reserve(FamilyColumns().size());
   for (auto& [column, text] : ToColumns(problem)) texts.push_back(std::move(text));
-  // ToColumns() begins with n, but the table begins with op.
+  // The first value of ToColumns() is n; the first column of the table is op.
   texts[0] = OperationName(problem.operation);
   return texts;
 }

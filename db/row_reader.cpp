@@ -73,7 +73,7 @@ Status ReadFacts(Connection& connection, int64_t version, const ConvolutionProbl
     Measurement row;
     if (!ReadMeasurement(rows, row)) return;
     KernelFacts& found = of(rows, kMeasurementColumnCount);
-    // In version 1 all sizes are complete, and no row's `verified` is trusted.
+    // In files of version 1 all sizes are complete, and the rows' `verified` is ignored.
     if (version < 2) found.complete_sizes.insert(row.micro.micro_batch);
     found.rows.push_back(std::move(row));
   }));

@@ -11,7 +11,8 @@ namespace ucudnn::db {
 
 struct StoredMeasurement {
   std::string name;  // layer name for people; may be empty
-  // problem.n is the mini-batch for which the row was measured; 0: unknown. Only people use it.
+  // problem.n is the mini-batch for which the row was measured, as information for people; 0:
+  // unknown.
   ConvolutionProblem problem;
   planning::Platform platform;
   planning::Measurement measurement;
