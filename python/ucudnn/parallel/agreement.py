@@ -36,7 +36,7 @@ def digest(tensor):
 
 
 class Alone:
-    """Stands in for Agreement where there are no other ranks to ask: in a single process, and on meta tensors."""
+    """Replaces Agreement where there are no other ranks to ask: in a single process, and on meta tensors."""
 
     is_alone = True
 
@@ -98,7 +98,7 @@ class Agreement:
 
     def are_equal(self, what, values):
         """Returns a list that says for each of the numbers `values` whether it is equal on all ranks. A rank whose
-        value is None does not count."""
+        value is None is left out of the comparison."""
         common = torch.tensor([[-1, -1] if value is None else [value, ~value] for value in values])
         with self.transport.named(f"agreement on {what}", range(self.transport.world)):
             dist.all_reduce(common, dist.ReduceOp.BAND, group=self.transport.group)

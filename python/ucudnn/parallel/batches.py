@@ -11,10 +11,10 @@ from .losses import Mean, Sum, kind_of, misfit, reference_numbers
 
 
 def agreed_size(executor, model, images, labels):
-    """Returns the number of images of the batch. A sampler may give batches of two sizes; the result is the size that
-    the tensors of all ranks fit. If they fit both sizes, the result is usually the larger one. It is the smaller one
-    only if no sampler has given this batch, and all ranks have the same images and labels. If the tensors of one rank
-    fit neither size, all ranks refuse them."""
+    """Returns the number of images of the batch. A sampler may give batches of two sizes. Returns the size to which the
+    tensors of all ranks fit. If they fit both sizes, the result is usually the larger one. It is the smaller one only
+    if no sampler has given this batch, and all ranks have the same images and labels. If the tensors of one rank fit
+    neither size, all ranks refuse them."""
     sizes, fits, facts, told, refusal = sorted(executor.sizes), 0, {}, "", None
     has_sampled, executor.has_sampled = executor.has_sampled, False
     try:

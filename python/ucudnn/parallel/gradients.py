@@ -1,8 +1,8 @@
 """Gradients of parts. With several ranks, each gradient of a parameter is a Part, even where the rank has the whole
 parameter. A result computed from a Part element by element is again a Part. A norm of a Part, or a reduction over all
 of its elements, is the norm or reduction of the whole parameter. So torch's own clip_grad_norm_ and GradScaler give the
-same on every rank as on one device. Every rank has all parameters, of which some may be empty tensors, and all ranks
-make the same calls."""
+same results on every rank as on one device. Every rank has all parameters, of which some may be empty tensors, and all
+ranks make the same calls."""
 import functools
 import math
 
@@ -28,8 +28,8 @@ _ASKING = frozenset(
 
 @functools.cache
 def _is_elementwise(name):
-    """Returns whether the function computes its result element by element. Functions like torch.max do not count: with
-    two arguments they compare element by element, but with one argument they reduce."""
+    """Returns whether the function computes its result element by element. Returns False for functions such as
+    torch.max, which compare two tensors element by element but reduce a single tensor."""
     if name in _KEEPING or name.startswith("_fused_"):
         return True
     if name.startswith("__"):

@@ -59,8 +59,8 @@ class Network:
         self.by_name = {node.name: node for node in self.nodes}
 
     def add_losses(self, operators):
-        """Adds a loss node for each output. The node passes the output on; its operator (from `operators`) says which
-        loss is computed from the output. An operator of None adds no node."""
+        """Adds a loss node for each output whose entry of `operators` is not None. The node returns the output
+        unchanged; the operator says which loss is computed from it."""
         for place, (output, op) in enumerate(zip(self.outputs, operators)):
             if op is not None:
                 name = next(name for name in ("loss", *(f"loss@{again + 1}" for again in range(len(self.nodes))))

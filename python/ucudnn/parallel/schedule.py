@@ -151,7 +151,8 @@ class Schedule:
                 statistics[key] = one
                 continue
             has, before, groups = nodes[one.node].boxes, self.nodes[one.node].boxes, []
-            for group in one.groups:  # a group's numbers are counted for each image, and its devices have the same images
+            # A group's numbers are proportional to its number of images, which is the same on all its devices.
+            for group in one.groups:
                 now, full = (b.elements(found.get(group.devices[0], ((0, 0),))[:1]) for found in (has, before))
                 groups.append(replace(group, devices=tuple(d for d in group.devices if d in has),
                                       forward=group.forward * now // full, backward=group.backward * now // full))

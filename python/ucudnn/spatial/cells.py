@@ -150,7 +150,7 @@ class Ranks:
 
     def begin_sum(self, tensor, axes):
         """Begins an all_reduce. It runs in the background if both tensor and group are on the CPU. Otherwise it runs at
-        once, because on a device collectives wait for earlier work of its stream, and two at the same time could
+        once: on a device, a collective waits for earlier work of its stream, so two collectives at the same time could
         deadlock. Returns a function that waits for the sum and returns it."""
         axes = tuple(axes)
         if tensor.device.type != "cpu" or self._device() != "cpu":

@@ -23,7 +23,7 @@ def _checksum(value):
     said = zlib.crc32(repr((tuple(value.shape), value.dtype)).encode())
     if value.is_meta:
         return said
-    # disables Stripe's functions and the program's modes
+    # This context disables Stripe's __torch_function__ and the program's modes.
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         own = value.detach().resolve_conj().to("cpu", copy=True)  # copy: FSDP could not free a storage that numpy has seen
         return zlib.crc32(own.contiguous().reshape(-1).view(torch.uint8).numpy(), said)

@@ -68,7 +68,8 @@ class Layout:
         self.dims = tuple(dims)
         found = [axis for dim in self.dims for axis, _ in dim if axis is not None]
         cut = set(found)
-        if len(found) > len(cut):  # in a product, each rank would combine only its own positions with each other
+        # If an axis cut two dimensions, each rank would combine only its own positions with each other.
+        if len(found) > len(cut):
             raise NotSupported("the positions along an axis are in two places of one tensor, as where each meets each: by a "
                                "matrix product, each rank's meet all. Use int(h), the whole's, in one of the two "
                                "for a table of positions")
