@@ -17,7 +17,8 @@ constexpr const char* kColumns =
     "p.any_engine";
 constexpr int kColumnCount = 9;
 
-// Reads the row in kColumns. The problem gets its mini-batch only; the caller adds the family.
+// Reads the row in kColumns. Of the problem, only the mini-batch is set; the caller adds the
+// family.
 Result<EnginePromise> ReadPromise(const Statement& row) {
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   for (const int column : {0, 2, 3, 5, 6, 8}) {

@@ -79,10 +79,11 @@ typedef struct {
   size_t struct_size;
   void* user; /* the first argument of each callback */
 
-  /* Creates a state with any values in *state. Only the thread of ucudnnLayerParallelCreate calls
-   * it. */
+  /* Creates a state with any values in *state. Called only in ucudnnLayerParallelCreate, on its
+   * calling thread. */
   int (*create)(void* user, void** state);
-  /* Only the threads of ucudnnLayerParallelDestroy and ucudnnLayerParallelCreate call it. */
+  /* Called only in ucudnnLayerParallelDestroy and ucudnnLayerParallelCreate, on their calling
+   * threads. */
   void (*destroy)(void* user, void* state);
   /* Computes y = a * x + b * y. If b is 0, the old value of y may be anything and is not read. */
   int (*combine)(void* user, double a, const void* x, double b, void* y, int lane);

@@ -134,7 +134,7 @@ cudnnStatus_t ucudnnSpatialSameGradient(void);
 /* 1: the stream of the calling thread's later calls does not wait for the sums of filter and bias
  * gradients over ranks, so that the next layers' gradients are computed meanwhile. Before the
  * program reads or writes such a gradient, it calls ucudnnSpatialAwait with a handle of that
- * stream. 0, the initial state: work that is enqueued after a call sees its sum. */
+ * stream. 0, the initial state: work that is enqueued after a call runs after its sum. */
 cudnnStatus_t ucudnnSpatialDefer(int deferred);
 
 /* Makes work that is enqueued on the handle's stream from now on wait for all deferred sums. A

@@ -171,8 +171,8 @@ std::vector<AxisTerm> PairRectangles(const SlidingWindow& window, const Interval
   for (int64_t at = reaching.begin; at < reaching.end && by_windows.size() < by_taps.size(); ++at) {
     append(by_windows, at, TapsAt(window, at, elements));
   }
-  // If both lists are equally long, by_taps is used, so that no tap of the filter is in two
-  // rectangles.
+  // If by_windows and by_taps are equally long, by_taps is used, so that no tap of the filter is in
+  // two rectangles.
   if (by_windows.size() < by_taps.size()) {
     for (const auto& [of_windows, of_taps] : by_windows) {
       rectangles.push_back(rectangle(of_windows, of_taps));

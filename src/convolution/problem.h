@@ -69,8 +69,8 @@ void SetPackedStrides(ConvolutionProblem& problem);
 
 size_t ElementBytes(DataType type);
 
-// Returns the smallest number of images whose bytes are a multiple of `alignment` in both batched
-// tensors. A batch boundary is legal only at multiples of this number.
+// Returns the smallest number of images whose bytes are a multiple of `alignment` in x and in y. A
+// batch boundary is legal only at multiples of this number.
 int LegalStep(const ConvolutionProblem& problem);
 
 // Returns the kernel without its mini-batch (n = 0). The store keeps measurements at all

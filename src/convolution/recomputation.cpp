@@ -5,7 +5,8 @@
 namespace ucudnn {
 namespace {
 
-// An interval of the result along one axis, and the interval that is assembled for it.
+// An interval of the result along one axis, and the interval of the exchanged tensor that is
+// assembled to compute it.
 struct AxisRegion {
   Interval result;
   Interval assembled;  // in positions of this rank's part of the exchanged tensor

@@ -44,7 +44,7 @@ const char* ReadRowsBeside(const Functions& functions, cudnnTensorDescriptor_t x
 
 // Reads the gradient of a bias as a backward_filter problem: a filter of one tap over an image of
 // ones, with one input channel. Returns null on success, otherwise the reason (static text) why dy
-// and db are not such tensors.
+// and db do not fit such a problem.
 const char* ReadBiasGradient(const Functions& functions, cudnnTensorDescriptor_t dy,
                              cudnnTensorDescriptor_t db, ConvolutionProblem& problem);
 

@@ -92,7 +92,7 @@ class LegacyList {
       UCUDNN_ASSIGN_OR_RETURN(std::optional<EngineChoice> listed, ChoiceOf(ranked));
       // If the caller takes over the math type that the library's answer states, `listed` runs. If
       // the caller keeps the problem's own math type, `own` runs: the same algorithm with the
-      // problem's math type. Both are listed, as one engine if they run alike.
+      // problem's math type. `listed` and `own` are both added, as one engine if they run alike.
       if (!types.contains(part_.math)) {
         AlgorithmPerformance as_asked = ranked;
         as_asked.math = static_cast<cudnnMathType_t>(part_.math);

@@ -53,8 +53,8 @@ class Connection {
   // Queues a frame for Flush. A broken connection drops it.
   void Queue(const Frame& frame);
   void Flush();
-  // Reads data that has arrived, up to a bound. Returns whether there was any. The connection may
-  // be broken afterwards.
+  // Reads data that has arrived, up to a bound. Returns whether any data was read. The connection
+  // may be broken afterwards.
   bool Receive();
 
   enum class Next { kFrame, kNone, kMalformed };

@@ -1,7 +1,7 @@
-// The words by which the ranks of a loopback channel synchronise. The words lie in shared memory of
-// their own, apart from the data. There is a lane for each ordered pair of ranks. A lane has slots,
-// and a slot has two words. Both words are 0 before and after each message, so that a graph that
-// contains a message can be launched any number of times:
+// The words by which the ranks of a loopback channel synchronise. The words and the data lie in
+// different segments of shared memory. There is a lane for each ordered pair of ranks. A lane has
+// slots, and a slot has two words. Both words are 0 before and after each message, so that a graph
+// that contains a message can be launched any number of times:
 //
 //   the sender's stream      waits for busy == 0, writes busy = 1, copies the message into the
 //   slot, writes bytes = SizeWord(its size)

@@ -90,8 +90,8 @@ Status Communicators::Init(const ChannelSetup& setup, const UniqueId& id, int mo
   return Status::Error("the exchange was aborted");
 }
 
-// NCCL connects two ranks when they first send to each other, which takes long. So they send to
-// each other here.
+// NCCL connects two ranks when they first send to each other, and connecting takes long. So all
+// ranks send to each other here.
 Status Communicators::WarmUp(const ChannelSetup& setup) {
   constexpr size_t kBytes = 256;
   cuda::Stream stream(*setup.driver);
@@ -133,7 +133,8 @@ Status Communicators::Exchange(std::span<const Message> sends, std::span<const M
   Communicator* const communicator = exchanges_;
   UCUDNN_RETURN_IF_ERROR(functions_.StatusOf(functions_.GroupStart(), "an exchange", communicator));
   const Status enqueued = EnqueueMessages(sends, receives, communicator, stream);
-  // GroupEnd is called even after an error. If both fail, the first error is the cause.
+  // GroupEnd is called even after an error. If GroupEnd fails, too, the earlier error is the cause
+  // and is returned.
   const Status ended =
       CallWaiting([this] { return functions_.GroupEnd(); }, "an exchange", communicator);
   return enqueued.ok() ? ended : enqueued;

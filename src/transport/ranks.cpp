@@ -143,9 +143,9 @@ std::optional<Result<std::vector<std::string>>> Ranks::GatherResult(std::string_
       complete = false;
       if (peer.last || unreachable_) gone = std::to_string(peer.last ? rank : 0);
     }
-    if (complete) {  // doing_told_ = false: the next heartbeat sends what this rank does now
+    if (complete) {
       in_gather_ = false;
-      doing_told_ = false;
+      doing_told_ = false;  // so the next heartbeat sends what this rank does now
     }
     for (size_t i = 0; complete && i < group_.size(); ++i) {
       Peer& peer = peers_[static_cast<size_t>(group_[i])];

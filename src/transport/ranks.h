@@ -187,7 +187,7 @@ class Ranks final : public Gatherer, private Sink {
   std::vector<pollfd> wait_;
   std::string beat_;
   Clock::time_point last_beat_;
-  Clock::time_point last_taken_;  // when the outbox last had frames
+  Clock::time_point last_taken_;  // when frames were last taken from the outbox
   std::vector<int> group_ranks_;  // group rank of each rank; -1: in another group
 
   std::unique_ptr<std::thread> thread_;

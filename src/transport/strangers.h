@@ -1,7 +1,8 @@
 // The listening side of a job's meeting. It accepts connections and reads each one until a greeting
 // with the job's token is complete. It drops connections that send anything else, too many bytes,
-// or no complete greeting in time; if too many wait, it drops the oldest. A connection that greets
-// with another token is told so first. One thread at a time uses it.
+// or no complete greeting in time; if too many wait, it drops the oldest. Before it drops a
+// connection that greets with another token, it tells the other side why. One thread at a time uses
+// it.
 #pragma once
 
 #include <poll.h>

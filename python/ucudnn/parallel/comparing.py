@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from .building import outputs_of
 from .errors import NotSupported
 
-LARGE = 50_000_000  # parameters, or multiply-adds of one image
+LARGE = 50_000_000  # number of parameters, or of multiply-adds of one image; see compare
 IMAGES = 3  # with two images, normalized values would be 1 and -1 for any input
 
 

@@ -190,8 +190,8 @@ class Executor:
 
     def forward(self, model, images, labels):
         plan = self.plan(batches.agreed_size(self, model, images, labels))
-        # A copy of the model gets its number at its first pass, which all ranks run. A number at its creation would not
-        # do, because one rank may have made more copies than others.
+        # A copy of the model gets its number at its first pass, which all ranks run. It does not get the number when it
+        # is made, because one rank may have made more copies than others.
         if self.is_new_copy:
             self.seed, self.is_new_copy = seed_of(self.seed, next(self.copies)), False
         batches.agree_on_data(self, plan, images, labels)

@@ -101,7 +101,7 @@ class Total(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, token, gradient):
-        if torch.is_grad_enabled():  # every rank's backward pass runs this first, so all ranks refuse
+        if torch.is_grad_enabled():  # every rank's backward pass comes here before any exchange, so all ranks refuse
             raise NotSupported("create_graph: messages between ranks are differentiated once")
         if ctx.backwards is not None:
             counter, key = ctx.backwards

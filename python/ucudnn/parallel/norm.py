@@ -111,11 +111,12 @@ class Shares:
         self.place = devices.index(rank)
         self.runs = b.runs(self.channels, self.width)
         own = spans[self.place]
-        # The numbers of groups in self.groups before and after this rank's own groups.
+        # How many groups of self.groups precede this rank's own groups, and how many follow them.
         self.others = own[0] - self.groups.start, self.groups.stop - own[1]
 
     def _elements(self, box, group):
-        """Returns how many elements of a group a box has in one image; at one position, if `by_position`."""
+        """Returns how many elements of a group a box has in one image or, if `by_position`, at one position of an
+        image."""
         begin, end = b.meet([box[b.C]], [(group * self.width, (group + 1) * self.width)])[0]
         return max(end - begin, 0) * (1 if self.by_position else b.elements(box[b.D:]))
 

@@ -1,11 +1,11 @@
-"""Sums of gradients over the devices that share parameters. They are independent of the order of exchanges: a worker
-thread runs them one after the other in a process group of their own, while backward continues. Gradients are summed in
-bundles. All devices of a sum get the same bits.
+"""Sums of gradients over the devices that share parameters. Sums need not keep the order of exchanges: a worker thread
+runs them one after the other in a separate process group, while backward continues. Gradients are summed in bundles.
+All devices of a sum get the same bits.
 
 Two autograd functions stand between a parameter and its uses. When the pass begins, all parameters of a sum go through
 Ended, so torch runs Ended's backward last. At the first use of one of them, all go through Begun. Begun's backward runs
-as soon as their gradients exist, and starts the sum; Ended's backward waits for it. Hooks on a parameter's gradient run
-after Ended's backward, so they see the sum."""
+as soon as the gradients of these parameters exist, and starts the sum. Ended's backward waits for the sum. Hooks on a
+parameter's gradient run after Ended's backward, so they see the sum."""
 import contextlib
 import functools
 import itertools

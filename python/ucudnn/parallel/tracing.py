@@ -188,7 +188,8 @@ class Tracer:
         return Network(name, self.nodes, parameters, outputs, self.program.call_spec.out_spec)
 
     def is_training(self):
-        """Returns whether the current operator's module is in training mode; a plan's layers read the same flag."""
+        """Returns whether the current operator's module is in training mode; when a plan runs, its layers read the same
+        flag."""
         return self.model.get_submodule(self.path()).training
 
     def refuse_mode(self, operator, given):
@@ -460,8 +461,8 @@ class Tracer:
         return self.normalized(x, {"groups": a["num_groups"]}, a)
 
     def normalized(self, x, members, a):
-        """Adds a group normalization with scale and shift. If it has only one of these, the scale or shift becomes a
-        node of its own."""
+        """Adds a group normalization with scale and shift. If it has only one of these, a separate node applies the
+        scale or the shift."""
         shape, has = self.shape_of(x), {"scale": a["weight"] is not None, "shift": a["bias"] is not None}
         names = [n for n in (self.parameter(a["weight"], "the scale"), self.parameter(a["bias"], "the shift")) if n]
         y = self.add("group_normalization", [x], shape, members | {"scale_and_shift": len(names) == 2}, "norm",

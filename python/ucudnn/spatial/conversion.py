@@ -101,7 +101,7 @@ class _Enter:
         if not torch._C._is_torch_function_enabled():
             raise NotSupported(f"{self.name} runs where torch calls no __torch_function__: start a backward pass that runs it "
                                "again with the loss's own backward()")
-        if _has_stripes(arguments, named):  # without a stripe, other ranks perhaps do not enter this module
+        if _has_stripes(arguments, named):  # ranks compare only if they surely all enter this module
             _compare_copies(self.path, module)
         if not stripe._where:
             for path, part in module.named_modules(prefix=self.path):
@@ -130,7 +130,7 @@ class _Leave:
         _leave_plain(module)
         if _states:
             before = _states.pop()
-            if result is not None:  # otherwise an error occurred, perhaps on this rank only
+            if result is not None:  # None after an error, which may have occurred on this rank only
                 same_draws(before, module._ucudnn_trust)
                 for part in module.modules():
                     part._ucudnn_modes = getattr(part, "_ucudnn_modes", frozenset()) | {part.training}

@@ -53,7 +53,7 @@ def _draw(cls, function, x, *args, **kwargs):
 @rule(*_DROPOUTS)
 def _dropout(function, x, p=0.5, training=None, inplace=False, train=None):
     cls, draws = _DROPOUTS[function]
-    told = training if train is None else train  # torch's own functions name it `train`
+    told = training if train is None else train  # torch's own functions name this argument `train`
     if not (draws if told is None else told) or p == 0:
         return x
     if inplace:
@@ -76,7 +76,7 @@ def _drawn(function, *args, **kwargs):
     if is_cut or not name_of(function).endswith("_") or not args or not isinstance(args[0], Stripe):
         raise NotSupported(f"it {DRAWS}; {DRAW_BEFORE}")
     result = function(*args, **kwargs)
-    # same_draws does not see draws outside of a model, as when a checkpoint runs a function again. It does not see
-    # draws of the program's own generators either.
+    # same_draws misses draws outside of a model, as when a checkpoint runs a function again. It also misses draws of
+    # the program's own generators.
     compare_drawn(name_of(function), result, is_now=not _where or kwargs.get("generator") is not None)
     return result

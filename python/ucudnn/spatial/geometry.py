@@ -112,7 +112,7 @@ def all_rows(geometry, operation, window, extents):
 class Read:
     """A window that slides over one cut axis. Each part computes some of the outputs."""
     outputs: tuple  # number of rows of y, by part
-    reads: tuple  # by part, [begin, end) of x, counted from the first row of the image; may be outside of it
+    reads: tuple  # by part, [begin, end) of x, counted from the image's first row; may extend beyond the image
     needed: tuple  # by part, the rows of the image in `reads`, joined with the part's own rows
     is_own_call: bool = True  # `outputs` are what each part's own call of cuDNN computes, so ucudnn can exchange inside it
 

@@ -49,7 +49,7 @@ class _Normalised(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient, *_):
-        saved = ctx.saved_tensors  # with a checkpoint, this recomputes them from stripes
+        saved = ctx.saved_tensors  # under a checkpoint, this recomputes the saved tensors from stripes
         with plainly():
             found = (_differentiable if torch.is_grad_enabled() else _gradients)(ctx, saved, gradient)
         return (*found, None, None, None, None)

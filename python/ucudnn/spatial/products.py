@@ -18,7 +18,7 @@ from .sums import summed, total
 def product(compute, operands, labels, result, uncut=()):
     """Returns `compute(*operands)` for the whole tensors. `labels` has the labels of each operand's dimensions,
     `result` the labels of the result's dimensions. `uncut` has the labels over which `compute` does more than sum, so
-    it gets all positions of these labels."""
+    `compute` gets all positions of these labels."""
     operands = [brought(x, layout_of(operands[0])) for x in operands]
     layouts, cut = [layout_of(x) for x in operands], {}
     for layout, names in zip(layouts, labels):

@@ -9,8 +9,8 @@ _CHUNK = 1 << 18  # elements
 
 
 def _first(x, *shapes):
-    """Returns the first dimension of the rows of x, in which all of `shapes` have extent 1. Returns None if x has no
-    rows for torch's kernels."""
+    """A row of x consists of the last dimensions, in which all of `shapes` have extent 1. Returns the first of these
+    dimensions, or None if torch's kernels do not suit x."""
     first = x.ndim
     while first and all(shape[first - 1] == 1 for shape in shapes):
         first -= 1

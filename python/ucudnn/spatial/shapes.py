@@ -48,7 +48,7 @@ def _in_sizes(x, sizes):
         new[new.index(-1)] = math.prod(old) // max(1, math.prod(size for size in new if size != -1))
     if math.prod(new) != math.prod(old):
         raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
-    is_named = any(isinstance(size, Own) for size in sizes)  # then -1 may be for other dimensions
+    is_named = any(isinstance(size, Own) for size in sizes)  # if so, -1 may be for dimensions without a name
     is_clear = -1 not in sizes or not is_named and _is_of_plain(x.cut, old, new, list(sizes).index(-1))
     rows = [dim for dim, size in enumerate(sizes)
             if isinstance(size, Own) or (not (is_named and new[dim] == 1) if size == -1 else is_clear and new[dim] > 1)]

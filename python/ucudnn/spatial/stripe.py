@@ -50,7 +50,7 @@ class Stripe(torch.Tensor):
         if way := recorded():
             raise NotSupported(f"{name_of(function)}{place()} {way}")
         if isinstance(function, torch._ops.OpOverload) and _is_of_engine():
-            with torch._C.DisableTorchFunction():  # the engine reached this through a dispatch mode
+            with torch._C.DisableTorchFunction():  # the engine called this function through a dispatch mode
                 return function(*args, **(kwargs or {}))
         kwargs = {_NAMES.get(name, name): value for name, value in (kwargs or {}).items() if name != "out" or value is not None}
         if function in (torch.Tensor.backward, torch.autograd.backward):
@@ -282,7 +282,8 @@ def running():
 
 def is_weight(x):
     """Returns whether a plain tensor is a parameter, or has all elements of a parameter or buffer of the running model,
-    in any shape. A tensor that was computed only from such tensors while the model runs counts, too (factories.py)."""
+    in any shape. Also returns True for a tensor that was computed only from such tensors while the model runs
+    (factories.py)."""
     home = x.untyped_storage().data_ptr()
     model = _where[0][2] if _where else torch.nn.Module()
     return isinstance(x, torch.nn.Parameter) or getattr(x, "_ucudnn_is_of_weights", False) or any(

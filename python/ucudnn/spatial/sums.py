@@ -140,7 +140,7 @@ class _Begun(torch.autograd.Function):
         if torch.is_grad_enabled():  # with create_graph, sums must be differentiable, so each gradient is summed separately
             return None, *(None if each is None else total(each, group.axes) for each in gradients)
         group.begin(gradients)
-        return None, *(None if each is None else _token(each) for each in gradients)  # _Ended reads no values of these
+        return None, *(None if each is None else _token(each) for each in gradients)  # _Ended ignores these values
 
 
 class _Used(torch.autograd.Function):

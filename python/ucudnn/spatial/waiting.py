@@ -1,8 +1,8 @@
 """How long a rank waits for others, and what an error says about it. Without torch.
 
 A rank that waits long reports this in torch.distributed's store, with the ranks that it waits for. A rank that has
-reported nothing is late. So an error can name the rank that did not come, even if other ranks wait in between, and even
-if torch.distributed only knows that a connection broke."""
+reported nothing is late. So an error can name the rank that did not come, even if this rank waits for a rank that waits
+for that one, and even if torch.distributed only knows that a connection broke."""
 import atexit
 import contextlib
 import json
