@@ -11,7 +11,8 @@ namespace ucudnn {
 struct Layer {
   std::string name;
   ConvolutionProblem problem;
-  uint64_t lanes = 0;  // bit i is set if lane i has run the layer; 0: unknown
+  // Bit i is set if lane i has run the layer; 0: unknown. A lane is a handle on a stream.
+  uint64_t lanes = 0;
 
   bool operator==(const Layer&) const = default;
 };

@@ -23,8 +23,8 @@ constexpr int64_t kMostExtent = std::numeric_limits<int32_t>::max();
 constexpr const char* kSpanNames[] = {"call",           "own", "exchange",
                                       "await_exchange", "sum", "await_sum"};
 
-// The lanes of a kernel: in memory a number with a bit for each lane, in JSON a list of lane
-// numbers.
+// The lanes (handles on streams) of a kernel: in memory a number with a bit for each lane, in JSON
+// a list of lane numbers.
 struct LaneNumbers {
   uint64_t& lanes;
 
