@@ -647,7 +647,7 @@ def rests():
 
 
 def reported():
-    """A report predicts the passes that have run. There are passes without a backward pass, without sums, without
+    """A report predicts the passes that have run. The test makes passes without a backward pass, without sums, without
     statistics, with two backward passes, and with other batch sizes."""
     model, x, y = made(13)
     divided = apply(model, pinned({None: {"n": WORLD}, "conv2": {"h": WORLD}, "fc1": {"c": WORLD}, "fc2": {"c": WORLD}}))
