@@ -164,8 +164,8 @@ class MultigridAnalysis(MultigridTest):
         streams = 1 + 3 * (48 + 16 + 16 + 16 + 48)
         self.assertEqual([3, streams], seconds())
         # With grouped blocks, the k-th steps of all blocks are 3 launches together. The first layer's input needs no
-        # adjoint, so this layer is of another kind. Its steps at F-points and for right sides are therefore separate calls
-        # of 3 launches.
+        # adjoint, so this layer is of another kind. Its steps at F-points and for right sides are therefore separate
+        # calls of 3 launches.
         self.assertEqual([1 + 3 * (4 + 1 + 2 + 16 + 4), streams], seconds("--launch", "each"))
         self.assertEqual([3, streams], seconds("--way", "streams"))
         self.assertEqual([streams, streams], seconds("--way", "streams", "--launch", "each"))

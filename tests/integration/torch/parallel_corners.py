@@ -220,7 +220,7 @@ def parting():
 
 
 class Inverse(nn.BatchNorm2d):
-    """A batch norm that passes its momentum by TensorFlow's convention, 1 - momentum."""
+    """A batch norm whose momentum follows TensorFlow's convention, so it passes 1 - momentum to torch."""
 
     def forward(self, x):
         if self.training:
