@@ -217,7 +217,8 @@ class Bench(FolderTest):
 
     def image_by_hand(self):
         """Makes a store in which the fastest engine exceeds the limit. legacy:0 fits the limit, but takes 1000 times as
-        long. SLOW_CUDNN makes undivided legacy:0 slow as well, so tiles also win when they are timed in place."""
+        long. SLOW_CUDNN makes undivided legacy:0 slow as well, so tiles also win when ucudnn times them on the whole
+        tensors."""
         self.write("layers.csv", "name,n,c,h,w,k,r,s,pad_h,pad_w\nimage,1,32,64,64,32,3,3,1,1\n")
         self.measure("32,64,64,32,3,3,1,1", [("legacy:0", 1, 1000, 0), ("legacy:1", 1, 1, 8 << 20)], "backward_filter")
 
@@ -312,8 +313,8 @@ class Bench(FolderTest):
             self.assertAlmostEqual(ms, total[f"{who}_ms"])
         self.assertAlmostEqual(sums["real"] / sums["best"], total["real_ratio"])
         self.assertAlmostEqual(sums["ucudnn"] / sums["best"], total["ucudnn_ratio"])
-        # A second run with --cliff finds all measurements in the store.
         self.assertGreater(report["measured"], 0)
+        # A second run with --cliff finds all measurements in the store.
         self.assertEqual(0, self.bench("--cliff", "--policy", "all")["measured"])
 
     def test_cliff_counts_grids_as_divisions(self):
@@ -321,8 +322,8 @@ class Bench(FolderTest):
         self.image_by_hand()
         limit = 512 << 10
         words = ("--cliff", "--ops", "backward_filter", "--workspace-limit", "512KiB")
-        # The stand-in's clock counts processor time, so other load on the machine cannot make tiles slower when they
-        # are timed in place.
+        # The stand-in's clock counts processor time, so other load on the machine cannot make tiles slower when ucudnn
+        # times them on the whole tensors.
         clock = {"HOSTGPU_CLOCK": "processor", "OMP_NUM_THREADS": "1", **self.cudnn_with(SLOW_CUDNN)}
         kernel, = self.bench(*words, **clock)["kernels"]
         self.assertEqual((8 << 20, limit), (kernel["best"]["workspace_bytes"], kernel["limit_bytes"]))

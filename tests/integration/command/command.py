@@ -64,8 +64,8 @@ def measurements(shape, rows, op="forward", platform="91900,13000,Toy GPU"):
 
 
 class FolderTest(unittest.TestCase):
-    """Runs the command in a temporary folder of its own. The command is the build's, which is installed with the
-    stand-ins."""
+    """Runs the command in a temporary folder that each class makes. The command is COMMAND, the build's, which is
+    installed with the stand-ins."""
     command = COMMAND
 
     @classmethod

@@ -150,7 +150,7 @@ class Doctor(CommandTest):
         self.assertRegex(lines["rendezvous"], r"^tcp://127.0.0.1:\d+ \(as the launcher says, without a token\)$")
         self.assertTrue(lines["transport"].startswith("auto: nccl where each rank has a GPU of its own"), lines["transport"])
         self.assertEqual(f"2.28.9, {self.folder}/with_nccl/libnccl.so.2", lines["NCCL"])
-        # Without UCUDNN_SPATIAL, the doctor shows none of these lines.
+        # Without UCUDNN_SPATIAL, the doctor names no launcher.
         lines, _ = self.diagnose()
         self.assertNotIn("launcher", lines)
 

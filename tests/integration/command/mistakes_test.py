@@ -386,8 +386,8 @@ MISTAKES = [
     ("bench --layers number.csv", 2, "number.csv:2: column 'h': 'x'; expected a whole number from 1 to 2147483647"),
     ("bench --layers short.csv", 2, "short.csv:2: 3 fields; expected 8, as in the header"),
     ("bench --trace text", 2, f"--trace 'text': no JSON at byte 1; {WRITTEN_REPORT}"),
-    # Kernels in reports of version 1 have `streams` instead of lanes. If such a report were read, all of its kernels
-    # would count as one.
+    # Kernels in reports of version 1 have `streams` and no `lanes`. If such a report were read, all of its kernels
+    # would count as kernels of one lane.
     *[(f"{words} --trace old.json", 2,
        "--trace 'old.json': version is 1; expected 2: an older ucudnn wrote it; run the program again with --report")
       for words in ("bench", "workspace --db s.db --total-workspace 9MiB")],

@@ -163,16 +163,17 @@ class MultigridAnalysis(MultigridTest):
         # launch.
         streams = 1 + 3 * (48 + 16 + 16 + 16 + 48)
         self.assertEqual([3, streams], seconds())
-        # In a group, the k-th steps of all blocks are 3 launches. The first layer's input needs no adjoint, so this
-        # layer is of another kind. At F-points and for right sides, it therefore has a separate call.
+        # With grouped blocks, the k-th steps of all blocks are 3 launches together. The first layer's input needs no
+        # adjoint, so this layer is of another kind. Its steps at F-points and for right sides are therefore separate
+        # calls of 3 launches.
         self.assertEqual([1 + 3 * (4 + 1 + 2 + 16 + 4), streams], seconds("--launch", "each"))
         self.assertEqual([3, streams], seconds("--way", "streams"))
         self.assertEqual([streams, streams], seconds("--way", "streams", "--launch", "each"))
         with self.subTest("each stream has room for the F-points of a block"):
             for words, count in (((), 8), (("--streams", "1"), 1)):
                 training = self.document(*self.on_the_stand_in("--storage", "c-points", *words))["workloads"][1]
-                # The memory keeps the first state, 16 C-points, the last state, and 2 states of each coarse step. It keeps
-                # as many adjoints.
+                # The memory keeps the first state, 16 C-points, the last state, 2 states of each coarse step and, for
+                # each of `count` streams, 3 F-points. It keeps as many adjoints. The input is one more state.
                 states = 2 * (1 + 16 + 1 + 2 * 16 + 3 * count) + 1
                 self.assertEqual(12 * 128 + 4 * (64 * 2 * 6 + 6 * states), training["rows"][0]["multigrid"]["memory_bytes"])
 

@@ -27,7 +27,8 @@ SHARED = (
      {"--way": "streams", "--launch": "each", "--precision": "tf32", "--streams": "4", "--workspace-limit": "1MiB"}),
     (TRAINED[:-2], {"--epochs": "2", "--examples": "4", "--rate": "1", "--momentum": "0", "--repeat": "2",
                     "--backward-cycles": "3", "--data-parallel": "2"}))
-# Options that may differ between ranks, are refused with several ranks, or compute nothing (--help).
+# Options that need not be equal on all ranks: they may differ, are refused with several ranks, or compute nothing
+# (--help).
 OWN_OPTIONS = {"--help", "--threads", "--timeline", "--json", "--report", "--analyse", "--machine", "--devices"}
 # Keys of a document that describe the run and not its results.
 OWN = ("machine", "threads", "launch", "devices", "state_bytes", "seconds", "serial_seconds")
@@ -69,8 +70,8 @@ class MultigridRanks(MultigridTest):
         return processes
 
     def same_on_devices(self, numbers, *words):
-        """Expects that the number of devices changes no bit. Returns the document for one device and the document for the
-        last of `numbers`."""
+        """Expects that the number of devices changes no bit of the results. Returns the document for one device and the
+        document for the last of `numbers`."""
         alone = self.document(*words)
         self.assertEqual(1, alone["devices"])
         for devices in numbers:

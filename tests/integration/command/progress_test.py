@@ -7,8 +7,8 @@ import unittest
 from alexnet_step import ALEXNET_STEP
 from command import FolderTest
 
-# Measuring may take 3 of these 4 seconds, and comparing the rest. The line appears after 1 second. Measuring takes
-# longer than that on any CPU, because it runs AlexNet's kernels thousands of times, at all micro-batch sizes up to 16.
+# A process has 4 seconds: 3 for measuring, and 1 for comparing. The line appears after 1 second. Measuring takes longer
+# than 1 second on any CPU, because it runs AlexNet's kernels thousands of times, at all micro-batch sizes up to 16.
 LONG = {"UCUDNN_TUNE": "first", "UCUDNN_TUNE_SECONDS": "600:4"}
 POLICY = ("--policy", "all", "--engines", "legacy")
 # "get" asks cuDNN's heuristics for algorithms; "find" would measure them, which takes long.

@@ -272,7 +272,8 @@ class Report(PageTest):
     def test_the_gain_of_a_better_engine_and_that_of_division_are_told_apart(self):
         graph = "graph:5[k2=1]"
         whole, pieces = run(graph, 64, 1, 4 * MIB, 60), [run(graph, 16, 4, 4 * MIB, 10)]
-        # Keys: the gain of a better engine over 90 ms undivided, and that of division over the best undivided engine.
+        # Keys: the gain of a better engine over 90 ms undivided, and the gain of division over the best undivided
+        # engine.
         kernels = {
             ("1.50x", "1.00x"): kernel("forward", [whole], slow(90), slow(60, engine=graph), reason="a faster engine of the graph API"),
             ("1.00x", "1.80x"): kernel("forward", [run("legacy:1", 16, 4, 4 * MIB, 12.5)], slow(90)),
@@ -369,7 +370,7 @@ class Report(PageTest):
         self.assertEqual([("100 ms", "74 ms", "1.35x"), ("100 ms", "74 ms", "1.35x"), ("50 ms", "20 ms", "2.50x")],
                          [tuple(row[column] for column in ("undivided", "planned", "division")) for row in rows])
         self.assertIn("their sum is 11 MiB", text)  # 4 MiB of segment 0, which two kernels share, and 7 MiB of segment 1
-        # If `undivided` is null, no engine fits the share, and the gain of conv2 is unknown.
+        # If the `undivided` of conv2 is null, no undivided engine fits conv2's share, and the gain of conv2 is unknown.
         text = self.page(changed(OFFLINE, ["kernels", 2, "undivided"], None)).text()
         self.assertIn(f"200 ms undivided, 148 ms as planned: {200 / 148:.2f}x by division", text)
         self.assertIn("Left out: 1 of the 3 kernels", text)

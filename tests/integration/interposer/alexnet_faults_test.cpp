@@ -47,12 +47,12 @@ struct Kernel {
   int images = kImages;
 };
 
-// Returns n, where one of n faults is tried. n is 8 under one budget for all kernels, because the
-// budget changes little here.
+// Returns n if tests try only every n-th fault. Under one budget for all kernels n is 8, because
+// the budget changes little here.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
-// Returns the distance from one tried fault to the next: `of` * Thinning(), or only Thinning() with
-// INTERPOSER_TEST_FAULTS=every (tools/check --full).
+// Returns the distance from one tried fault to the next: `of` * Thinning(). With
+// INTERPOSER_TEST_FAULTS=every (tools/check --full), the distance is Thinning().
 long BetweenFaults(long of) { return (EveryFault() ? 1 : of) * Thinning(); }
 
 // Returns a training step: forward (conv5 with bias and activation), then backward.
@@ -296,8 +296,9 @@ std::string DonePath() { return Folder() + "/done"; }
 
 class Reporting : public AlexNet {};
 
-// EveryAllocationMayFail runs this test in separate processes. A report lists all kernels of its
-// process, so if one process tried all k, its reports would grow longer and longer.
+// EveryAllocationMayFailWhileReadingAndReporting runs this test in many processes, each of which
+// fails other allocations. In a single process, each report would be longer than the one before,
+// because a report lists all kernels of its process.
 TEST_F(Reporting, SomeAllocationsFail) {
   const char* const first = std::getenv(kFirstVariable);
   if (first == nullptr) GTEST_SKIP() << "runs for EveryAllocationMayFail";

@@ -22,7 +22,7 @@ constexpr Operation kAll[] = {Operation::kForward, Operation::kBackwardData,
 
 int Remainder(const ConvolutionProblem& problem) { return problem.n % LegalStep(problem); }
 
-// Returns a time in ms. A legal size is fast if it is one step or the remainder, and slow
+// Returns a time in ms. A legal size is fast if it is LegalStep or the remainder, and slow
 // otherwise. A size that needs an illegal boundary takes almost no time. Algorithm 1, which has
 // 16-byte accesses, is the fastest.
 double TemptingTime(const ConvolutionProblem& problem, int algorithm, int size) {
@@ -102,8 +102,8 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
       if (HasFailure()) return;
     }
   }
-  // If an image has an odd number of elements, the step is the number of elements in 16 bytes.
-  // There are two such geometries. Each type has them in at least 3 layouts, in 2-D and in 3-D.
+  // If an image has an odd number of elements, LegalStep is the number of elements in 16 bytes. Two
+  // geometries have such images. Each type has these geometries in 3 layouts, in 2-D and in 3-D.
   for (const auto& [type, step] : {std::pair{DataType::kFloat, 4},
                                    {DataType::kHalf, 8},
                                    {DataType::kBfloat16, 8},

@@ -32,8 +32,8 @@ class Captured : public testing::Test {
     for (cudaGraphExec_t exec : execs_) EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
   }
 
-  // Asks FindEx for algorithms within `lent` bytes. Returns the first answer that is exact on
-  // integers.
+  // Asks FindEx for algorithms within `lent` bytes. Returns the first answer with algorithm 0 or 1,
+  // which are exact on integers.
   static GivenAlgorithm FindEx(Convolution& convolution, size_t lent) {
     const GuardedMemory workspace(lent);
     const Answer answer =
@@ -303,8 +303,8 @@ TEST_F(WithoutPlan, WhatACaptureLeftUnmeasuredIsMeasuredLater) {
 // --- Measured at the third call ------------------------------------------------------------------
 class AtTheThirdCall : public WithoutPlan {};
 
-// The kernel's third call is in a capture and must not measure, so the next call outside of the
-// capture measures.
+// The kernel's third call is in a capture and must not measure. The next call outside of a capture
+// measures instead.
 TEST_F(AtTheThirdCall, IsPutOffByACaptureToTheNextCallOutside) {
   for (const Operation operation : kOperations) {
     SCOPED_TRACE(OperationName(operation));

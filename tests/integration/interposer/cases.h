@@ -17,8 +17,9 @@ struct Case {
   Scales scales;
 };
 
-// Returns all cases of `operation`. In forward cases, `extra` follows the convolution. Each
-// mini-batch is large enough for at least two legal pieces.
+// Returns all cases of `operation`. In forward cases, the activation `extra` follows the
+// convolution. Each mini-batch is large enough for at least two legal pieces. If `z_is_y`, the
+// added operand z is the output y.
 std::vector<Case> CasesOf(Operation operation, Extra extra, bool z_is_y);
 
 // Returns cases of `operation` whose images are not a multiple of 16 bytes, so that few batch

@@ -16,8 +16,8 @@
 namespace ucudnn::test {
 namespace {
 
-// A way to call a convolution: it calls algorithm number `algorithm`, in a workspace as large as
-// algorithm number `lends` needs, plus room for a sum of partial gradients.
+// A way to call a convolution: with algorithm `algorithm`, in a workspace of the bytes that
+// algorithm `lends` needs and the bytes for summing partial gradients.
 struct Way {
   int algorithm;
   int lends;

@@ -134,7 +134,7 @@ class GraphPlans : public testing::Test {
 };
 
 // For each k, makes and executes a plan of a fresh() problem while the k-th allocation fails.
-// Expects right results, and that several plans keep the `limit`. Returns the number of
+// Expects right results, and that at least two plans keep the `limit`. Returns the number of
 // convolutions in a call of the last plan, which met no fault.
 long FailWhilePlansAreMade(ConvolutionProblem (*fresh)(), size_t limit) {
   long limited = 0, kth = 1, ran = 0;
@@ -156,7 +156,8 @@ long FailWhilePlansAreMade(ConvolutionProblem (*fresh)(), size_t limit) {
     }
   }
   EXPECT_GT(kth, 100);
-  // The last plan met no fault and keeps the limit. Some plans with a fault must keep it as well.
+  // The last plan met no fault and keeps the limit. At least one plan that met a fault must keep
+  // the limit as well.
   EXPECT_GT(limited, 1);
   return ran;
 }
@@ -165,12 +166,12 @@ TEST_F(GraphPlans, EveryAllocationMayFailWhileAPlanIsMade) {
   FailWhilePlansAreMade([] { return FreshLayer(Operation::kForward, kImages); }, kLimit);
 }
 
-// Executes the prepared plan for each k, while the k-th allocation fails.
+// For each k, executes the prepared plan while the k-th allocation fails, on a new handle of the
+// real library that ucudnn does not know.
 void FailWhileItIsExecuted(Program& program) {
   long kth = 1;
   for (bool failed = true; failed && !testing::Test::HasFailure(); kth = Next(kth)) {
     SCOPED_TRACE("allocation " + std::to_string(kth));
-    // A handle of the real library, which ucudnn does not know.
     cudnnHandle_t handle = nullptr;
     ASSERT_EQ(Undivided().cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
     FailAllocation(kth);
@@ -253,8 +254,8 @@ TEST_F(TiledPlans, EveryAllocationMayFailWhileANativeGraphIsMade) {
       EXPECT_TRUE(nodes == 1 || nodes >= 4) << "neither the whole nor all tiles: " << nodes;
     });
   }
-  // The last graph met no fault, so it has pieces. But under a budget it has a single node, because
-  // a native graph cannot use ucudnn's workspace.
+  // The last graph met no fault. Under a budget it has a single node, because a native graph cannot
+  // use ucudnn's workspace. Without a budget it has a node for each tile.
   if (InBudget()) {
     EXPECT_EQ(nodes, 1u);
   } else {

@@ -179,7 +179,7 @@ TEST_F(LimitZero, WorkspacePassedIsNotTouched) {
   EXPECT_EQ(workspace.Download(), pattern);
 }
 
-// --- Only deterministic engines, in less workspace than any of them needs ------------------------
+// --- Only deterministic engines: without a limit, and within a limit that none of them fits ------
 class Deterministic : public Protocol {};
 
 TEST_F(Deterministic, OnlyDeterministicEnginesAreOfferedAndRun) {

@@ -30,8 +30,8 @@ class PrimedStore {
   std::vector<db::StoredMeasurement> rows_;
 };
 
-// Returns a cost for `n` images. Every direct algorithm is by far the fastest in pieces of `piece`
-// images.
+// Returns a cost for `n` images. Every direct algorithm takes least time per image in pieces of
+// `piece` images, and about 1000 times as much undivided. Other algorithms are not measured.
 Cost DividedInto(int piece, int n);
 
 // Returns the sizes `piece` and `n`. If pieces of `piece` images leave a remainder of `n`, also

@@ -95,8 +95,8 @@ void Protocol::EveryAnswerIsKept(size_t limit) {
               ran = true;
             }
           }
-          // If only one algorithm is requested, the answer may be an algorithm that is not exact.
-          // Such algorithms are not run here.
+          // Only exact algorithms ran. If one algorithm is requested, the answer may be an
+          // algorithm that is not exact.
           EXPECT_TRUE(ran || requested == 1) << "nothing that was told ran";
           if (HasFailure()) return;
         }

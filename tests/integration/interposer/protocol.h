@@ -10,8 +10,8 @@
 
 namespace ucudnn::test {
 
-// Runs `algorithm` of `library` in exactly `bytes` bytes of workspace, and compares the result.
-// Returns how many convolutions the stand-in ran.
+// Runs `algorithm` of `library` in exactly `bytes` bytes of workspace, and compares the result with
+// the undivided call's. Returns how many convolutions the stand-in ran.
 long RunAndCompare(Convolution& convolution, int algorithm, size_t bytes, const Scales& scales = {},
                    const cudnn::Functions& library = DropIn());
 

@@ -252,8 +252,8 @@ TEST_F(Ranks, AgreeUnderPolicyAll) { AgreeAndOneThatReadsToo("all"); }
 
 TEST_F(Ranks, AgreeUnderPolicyAuto) { AgreeAndOneThatReadsToo("auto"); }
 
-// No rank has enough time to measure everything. The ranks of the first job measure as much as
-// their time allows, the ranks of the next job measure the rest. Nothing is measured twice.
+// The ranks of the first job have too little time to measure everything. The ranks of a second job
+// measure what the first job left unmeasured. Nothing is measured twice.
 class HastyRanks : public Ranks {};
 
 TEST_F(HastyRanks, LeaveTheRestToTheNextJob) {

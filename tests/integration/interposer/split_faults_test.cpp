@@ -28,7 +28,7 @@ namespace {
 
 constexpr char kSite[] = "SPLIT_SITE", kOccurrence[] = "SPLIT_OCCURRENCE";
 // SPLIT_WHERE says when the fault is armed: during all calls, during the refused call, or while the
-// plan is made.
+// plan is made and called.
 constexpr char kWhere[] = "SPLIT_WHERE";
 constexpr std::string_view kEvery = "every", kRefusal = "refusal", kPlan = "plan";
 // The number of processes that may run at the same time. With more, calls might take longer than
@@ -120,7 +120,7 @@ TEST_F(SplitFaults, MeetsOne) {
   std::barrier meet(kRanks);
   OnThreads(kRanks, [&](int number) {
     SplitRank rank(number);
-    // Both ranks wait for each other before and after the fault is armed.
+    // The ranks wait for each other before and after the fault is armed.
     const auto arm_before = [&](std::string_view what) {
       meet.arrive_and_wait();
       if (number == 0 && where == what) fault.Arm();
@@ -192,7 +192,7 @@ TEST_F(SplitFaults, OfAllocations) {
   MeetEvery(site, 97);
   MeetEvery(site, 5, kRefusal);
   MeetEvery(site, 23, kPlan);
-  // In each of these places, at least one failed allocation must have caused the expected error.
+  // Failed allocations must have caused each of these errors at least once.
   for (const char* what : {"call failed", "refusal failed", "plan failed"}) {
     EXPECT_TRUE(WasTold(what)) << what;
   }

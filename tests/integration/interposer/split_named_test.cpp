@@ -25,7 +25,7 @@ namespace {
 struct NamedCall {
   const char* name;
   cudnnStatus_t status;
-  std::string said;  // the real library's last error; empty if the call did not reach it
+  std::string said;  // the real library's last error; empty if the call did not reach that library
 };
 
 std::string LastError() {

@@ -41,8 +41,8 @@ class Expected {
 // Calls body(0) to body(count - 1), each on its own thread, and waits for all threads.
 void OnThreads(int count, const std::function<void(int)>& body);
 
-// The outcome of a rank's call. Read() fills `values`; tests of faults call it after they disarm
-// the fault.
+// The outcome of a rank's call. SplitRank::Read fills `values`; tests of faults call Read after
+// they disarm the fault.
 struct Given {
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
   std::vector<double> values;

@@ -87,8 +87,8 @@ TEST_F(Unsaid, IsTooLateToLeaveToTheProgram) { ExpectSummedAndThenTooLate(); }
 
 class Groups : public testing::Test {};
 
-// ucudnnSpatialSetReduce fails once any group has summed a gradient. The failed call also changes
-// nothing for a group that has not summed a gradient.
+// ucudnnSpatialSetReduce fails once any group has summed a gradient. The failed call changes
+// nothing, not even for a group that has not summed a gradient.
 TEST_F(Groups, KeepWhatHoldsWhereOneHasSummed) {
   std::barrier together(2 * kRanks + 1);
   const std::vector<double> whole = Expected(Operation::kBackwardFilter).PartOf(0);

@@ -75,7 +75,7 @@ int RunHere(const Environment& common, const Suite& suite) {
     }
     folder = name;
     // GNU OpenMP has already read OMP_WAIT_POLICY in this process, so the policy applies only to
-    // processes that it starts.
+    // the processes that this process starts.
     Set(kFolderVariable, folder);
     Set("OMP_WAIT_POLICY", "passive");
     Set("UCUDNN_REAL_CUDNN", STANDIN_CUDNN);

@@ -91,8 +91,8 @@ float FavourTiles(long long, long long) {
 
 class Tiles : public Protocol {
  protected:
-  // In the store, undivided convolutions have far too long times, so that tiles are faster on every
-  // machine.
+  // The store has much longer times for undivided convolutions than any machine takes, so that
+  // tiles are faster on every machine.
   static void SetUpTestSuite() {
     PrimedStore store;
     const auto add = [&](const ConvolutionProblem& problem) {
@@ -262,7 +262,7 @@ TEST_F(TilesInBudget, RunInWhatUcudnnBrings) {
   EXPECT_LE(ReadReport()["total_workspace"]["total_workspace_bytes"], kLimit);
 }
 
-// Ranks measure different times, but all cut the same tiles.
+// Ranks measure different times, but all ranks cut the same tiles.
 class TilesOfRanks : public Tiles {};
 
 TEST_F(TilesOfRanks, Step) {
@@ -323,7 +323,8 @@ TEST_F(TilesOfLegacyEngines, ServeWhereNoneIs) {
   ExpectTiles(convolution, "legacy", Run(convolution, kFast, need));
 }
 
-// This process writes a workspace plan with the tiles that it ran, and another process follows it.
+// This process writes a workspace plan with the tiles that it ran. Another process follows the
+// plan.
 TEST_F(TilesOfLegacyEngines, AreFollowedFromAWorkspacePlan) {
   Convolution convolution(Image(Operation::kForward, 0));
   const size_t need = RealNeed(convolution, kFast).value();

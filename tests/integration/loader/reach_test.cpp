@@ -1,6 +1,7 @@
-// Tests the ways in which a program finds cuDNN. In each, the program reaches the drop-in. Only
-// opening cuDNN by its path alone is left to dlsym_test.cpp. The hook of test_hooks.cpp answers
-// cudnnCreate, and the real library answers cudnnGetVersion. Without the drop-in nothing is hooked.
+// Tests the ways in which a program finds cuDNN. In each, the program reaches the drop-in.
+// dlsym_test.cpp tests the one other way, opening cuDNN only by its path. With the drop-in, the
+// hook of test_hooks.cpp answers cudnnCreate, and the real library answers cudnnGetVersion. Without
+// the drop-in, the real library answers both functions.
 #include <fstream>
 #include <regex>
 

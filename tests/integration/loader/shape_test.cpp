@@ -200,7 +200,7 @@ TEST(Shape, LibucudnnExportsOnlyItsOwnNames) {
   for (const std::string& name : exports) EXPECT_TRUE(name.starts_with("ucudnn")) << name;
 }
 
-// Programs link these names, so the test fails if one is removed or added.
+// Programs may link with every exported name, so the library must export exactly these names.
 TEST(Shape, LayerParallelExportsExactlyItsHeader) {
   Names expected;
   for (const char* name :

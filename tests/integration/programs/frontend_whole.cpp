@@ -37,8 +37,8 @@ class WholeGraph : public Graph {
     Output(values[1], squares);
     for (const Value& value : values) value->set_data_type(fe::DataType_t::FLOAT);
   }
-  // Makes `all` the concatenation of y and the second half of the channels of `all`. That half
-  // stays in place.
+  // Concatenates y and the second half of the channels of `all` into `all`. The second half is
+  // already there, so it is not copied.
   void PutBefore(const Value& y, const Tensor& like, const Tensor& all) {
     const int64_t id = 100;
     pointers_[id] = static_cast<char*>(all.device) + like.channels * all.type.bytes;

@@ -141,9 +141,9 @@ bool IsRefused(cudnnHandle_t handle) {
                                   &kZero, image, memory.data()) == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-// Requests the stripe with one more column on both sides and five more rows above and below, which
-// is more than a neighbour has. Returns whether each element is right: inside the picture, which
-// has `height` rows, it must equal the picture's element, and outside it must be 0.
+// Requests the stripe with one more column on both sides and with five more rows above and below. A
+// neighbour has fewer than five rows. Returns whether each element is right: inside the picture,
+// which has `height` rows, it must equal the picture's element, and outside it must be 0.
 bool Exchange(cudnnHandle_t handle, int first, int height) {
   constexpr int kMore = 5, kBeside = 1;
   constexpr int rows = kRows + 2 * kMore, columns = kWidth + 2 * kBeside;
@@ -163,8 +163,8 @@ bool Exchange(cudnnHandle_t handle, int first, int height) {
   return same;
 }
 
-// Tests ucudnnSpatialGetRows on this rank's stripe. Returns whether it is right for a filter with
-// three taps, and refuses a filter that cannot be split.
+// Tests ucudnnSpatialGetRows on this rank's stripe. Returns whether its rows are right for a filter
+// with three taps, and whether it refuses a filter that cannot be split and wrong arguments.
 bool KnowsRows(const ucudnnSpatialCell_t& cell) {
   const std::vector<int64_t> extents(static_cast<size_t>(cell.h_parts), kRows);
   ucudnnSpatialAxis_t axis = {sizeof axis,  UCUDNN_FORWARD, 3, 1, 1, 1,

@@ -12,10 +12,10 @@
 //   striped_cnn [HEIGHT [STEPS]]
 //
 // With ANNOUNCE, each process prints its rank and process id after its first step. Process
-// SLEEP_RANK sleeps for SLEEP_SECONDS half-way. With WIDTH_PARTS=2, ranks 2i and 2i + 1 hold the
-// left and the right half of the same rows, and each half of a row is printed as a line. With
-// PAIR_SUM, the program also sums numbers over pairs of processes after each layer (pair_sum.h).
-// With EMPTY, the last process has no rows.
+// SLEEP_RANK sleeps for SLEEP_SECONDS after half of the steps. With WIDTH_PARTS=2, ranks 2i and
+// 2i + 1 hold the left and the right half of the same rows, and each half of a row is printed as a
+// line. With PAIR_SUM, the program also sums numbers over pairs of processes after each layer
+// (pair_sum.h). With EMPTY, the last process has no rows.
 #include <cuda_runtime.h>
 #include <cudnn.h>
 #include <unistd.h>

@@ -175,8 +175,8 @@ class InTheMiddle(unittest.TestCase):
             for victim in (0, 1):
                 with self.subTest(transport=transport, victim=victim):
                     ranks, [(code, output, errors, seconds)] = self.killed[True, transport, victim].result()
-                    # `ucudnn run` reports the rank that ends first. This may be the other rank, because it can notice
-                    # the closed sockets and end before the killed process is reaped.
+                    # `ucudnn run` reports the rank that ends first. The other rank may be the first: it can notice the
+                    # closed sockets and end before the killed process is reaped.
                     first = {128 + signal.SIGKILL: f"rank {victim} was ended by signal 9",
                              1: f"rank {1 - victim} says: rank {victim} died or ended"}
                     self.assertIn(code, first, errors)
@@ -191,8 +191,8 @@ class InTheMiddle(unittest.TestCase):
                 ranks, results = job.result()
                 code, output, errors, seconds = results[1 - victim]
                 self.assertEqual((1, ""), (code, output), errors)
-                # A rank can be stopped after it announced its next call. The other rank notices its silence, or notices
-                # that its own device waits for data of the stopped rank.
+                # A rank can be stopped after it announced its next call. The other rank notices that the stopped rank
+                # is silent, or that its own device waits for data of the stopped rank.
                 self.assertRegex(errors, rf"error: (rank {victim} .*(has not come to split call|was silent for)|"
                                          rf"rank {1 - victim}, whose device lags behind)")
                 self.assertLess(seconds, BOUND_SECONDS + MARGIN_SECONDS)

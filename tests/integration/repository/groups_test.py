@@ -1,4 +1,5 @@
-"""Tests that configuring fails, with a message, if tools/check would never run a test."""
+"""Tests that configuring fails with a message if a test is in no group, so that tools/check would never run it, or if
+ucudnn_tests_of names an unknown group or matches no test."""
 
 import os
 import subprocess

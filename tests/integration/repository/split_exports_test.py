@@ -1,5 +1,5 @@
 """Tests a process whose images are split: no export of cuDNN silently computes on only a stripe. An export must be
-LOCAL or compute nothing; otherwise ucudnn answers it or refuses it by name."""
+LOCAL or compute nothing; otherwise ucudnn answers it, or refuses it with an error that names it."""
 
 import os
 import re

@@ -22,8 +22,8 @@ class Calls(TorchDispatchMode):
 
 
 class Living(TorchDispatchMode):
-    """`peak`: the largest number of bytes that results of operators have had at the same time. Views and results
-    written in place count no bytes."""
+    """`peak`: the largest number of bytes that `inputs` and results of operators have had at the same time. Views and
+    results written in place count no bytes."""
 
     def __init__(self, *inputs):
         super().__init__()

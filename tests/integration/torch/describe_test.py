@@ -1,5 +1,5 @@
 """Tests parallel.describe: every operator of a model becomes a node with the right shape, named after its module, and
-the planner can read the network. An operator without a rule is refused by name."""
+the planner can read the network. An operator without a rule is refused with an error that names it."""
 import json
 import os
 import pathlib

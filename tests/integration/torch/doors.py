@@ -89,7 +89,8 @@ class Backward(torch.autograd.Function):
 
 
 def nothing_runs_past_the_rules_in_a_backward_pass():
-    """A program's code that runs during a backward pass is guarded like other code."""
+    """Code of a program that runs during a backward pass may not compute on a rank's rows alone. Its calls are refused
+    as in other code."""
     def own_pass(x, gradient=None):
         with torch.enable_grad():
             x = x.detach().requires_grad_()

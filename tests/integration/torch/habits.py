@@ -164,7 +164,8 @@ def losses_are_printed(folder):
 
 
 def results_are_read_and_saved(folder):
-    """A result that is the same on all ranks works with numpy, lists and files; a stripe is refused by name."""
+    """A result that is the same on all ranks works with numpy, lists and files. A stripe is refused with an error that
+    names what to call instead."""
     x, path = spatial.shard(picture()), f"{folder}/{dist.get_rank()}.results"
     loss, mean = x.square().mean(), picture().mean((2, 3))
     for found in (x.mean((2, 3)).numpy(), np.asarray(x.mean((2, 3))), np.array(x.mean((2, 3)).tolist())):

@@ -42,8 +42,8 @@ class Late(unittest.TestCase):
         self.is_an_error("forward", "(values|a sum)", "sum")
 
     def test_a_rank_behind_another_one_is_named(self):
-        # Rank 3 exchanges no rows with rank 1. It only waits for rank 1 when all ranks compare the random draws of the
-        # pass.
+        # Rank 3 exchanges no rows with rank 1. Rank 3 waits for rank 1 only when all ranks compare the random draws of
+        # the pass.
         self.is_an_error("forward", "(rows|values)", ranks=4)
 
     def test_ranks_in_different_calls_are_told_of_both(self):

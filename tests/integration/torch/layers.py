@@ -570,7 +570,8 @@ def on_another_device():
 
 def in_a_capture():
     """During the capture of a CUDA graph, ranks compare values without the device. The capture is simulated by
-    is_capturing. A step equals the whole image's. Tensors that would be copied through host memory are refused by name."""
+    is_capturing. A step gives the results of the whole image. Layers whose tensors would be copied through host memory
+    are refused."""
     from ucudnn.spatial import cells
     ranks, was, gathered = spatial.ranks(), cells.is_capturing, []
     cells.is_capturing = lambda: True

@@ -15,8 +15,8 @@ def setUpModule():
 
 
 class Operators(unittest.TestCase):
-    """Counts the operators of the plain model, and the operators of the converted model between shard and gather.
-    Compares the counts."""
+    """Compares how often each operator is called: by the plain model, and by shard, the converted model and gather
+    together, each with the backward pass."""
 
     def setUp(self):
         self.grid = os.environ.pop("UCUDNN_SPATIAL", None)

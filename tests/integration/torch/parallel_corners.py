@@ -220,7 +220,7 @@ def parting():
 
 
 class Inverse(nn.BatchNorm2d):
-    """A batch norm that passes its momentum by TensorFlow's convention, 1 - momentum."""
+    """A batch norm whose momentum follows TensorFlow's convention, so it passes 1 - momentum to torch."""
 
     def forward(self, x):
         if self.training:
@@ -287,7 +287,7 @@ def gradients_of_images():
 
 def outputs_alone():
     """Outputs of a divided model require gradients in the same cases as on one device. But a backward pass through
-    these outputs is refused by name."""
+    these outputs is refused, because they have no gradient."""
     divided, single, x, y = pair(14, plan=rows_of_fc1())
     refused(lambda: F.cross_entropy(divided(x).clamp_(-9, 9), y).backward(), parallel.NotSupported,
             "a backward pass through model(images), whose outputs have no gradient: model(images, labels) is the loss")

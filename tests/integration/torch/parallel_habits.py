@@ -595,7 +595,7 @@ def augmented():
 
 def blank():
     """A rank's part of a batch can have as many images as a smaller whole batch. If all images are equal, the sampler or the
-    labels still tell the two apart."""
+    labels still show whether a rank passes its part or the smaller batch."""
     count = BATCH + BATCH // 2
     divided, single, _, _ = pair(11, plan=pinned({None: {"n": 2}}))
     images, labels = torch.ones(count, 3, 8, 8), torch.arange(count) % 5
@@ -647,7 +647,7 @@ def rests():
 
 
 def reported():
-    """A report predicts the passes that have run. There are passes without a backward pass, without sums, without
+    """A report predicts the passes that have run. The test makes passes without a backward pass, without sums, without
     statistics, with two backward passes, and with other batch sizes."""
     model, x, y = made(13)
     divided = apply(model, pinned({None: {"n": WORLD}, "conv2": {"h": WORLD}, "fc1": {"c": WORLD}, "fc2": {"c": WORLD}}))

@@ -1,5 +1,5 @@
-"""Tests that programs get the same results from a divided model on every rank as on one device, or are refused by
-name."""
+"""Tests that programs get the same results from a divided model on every rank as on one device, or an error that
+names what is refused."""
 import os
 import pathlib
 import tempfile

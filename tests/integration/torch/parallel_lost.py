@@ -1,6 +1,6 @@
 """Trains by a plan. Rank 1 ends, or sleeps too long, at one of three places: before its call of parallel.apply, while
-rank 0 gives its weights, or between two steps. The other ranks must end with an error that names rank 1.
-parallel_lost_test.py runs this file."""
+rank 0 sends its weights to the other ranks, or between two steps. The other ranks must end with an error that names
+rank 1. parallel_lost_test.py runs this file."""
 import os
 import signal
 import sys

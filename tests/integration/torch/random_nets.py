@@ -141,8 +141,8 @@ def _product(values):
 
 
 def plain(model, text, x, most=None):
-    """Returns the network's output, computed by torch's functions. If `most` is given, appends the largest number of
-    each tensor to `most`."""
+    """Returns the network's output, computed by torch's functions. If `most` is given, appends the largest absolute
+    value of each tensor to `most`."""
     values = {}
     for node in json.loads(text)["nodes"]:
         a = [values[i] for i in node.get("inputs", ())]
