@@ -10,7 +10,8 @@
 namespace hostgpu {
 namespace {
 
-// Never destroyed: graphs may be destroyed while the process exits.
+// The child graph of each child node. Never destroyed, because nodes may be destroyed while the
+// process exits.
 struct Children {
   std::mutex mutex;
   std::unordered_map<const Node*, std::shared_ptr<Graph>> of;

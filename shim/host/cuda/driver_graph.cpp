@@ -76,7 +76,8 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   });
 }
 
-// Launches that have begun continue with the former nodes.
+// Replaces the nodes that later launches run. Launches that have begun continue with the former
+// nodes.
 CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle,
                            CUgraphExecUpdateResultInfo* info) {
   return Call([&]() -> CUresult {

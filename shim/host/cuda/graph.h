@@ -22,11 +22,11 @@ struct Work {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL;
   std::function<void()> run;    // a node's `run` is called at each launch, from any thread
   std::vector<uintptr_t> uses;  // addresses of the device memory that the work uses
-  std::vector<Ticket> after{};  // tickets for which the work waits; it keeps the stream's order too
+  std::vector<Ticket> after{};  // tickets to wait for, besides earlier work of the stream
 };
 
-// Device memory that a node uses. `allocation` distinguishes an allocation from a later one at the
-// same address.
+// Device memory that a node uses. `allocation` is the allocation's number, which a later allocation
+// at the same address does not have.
 struct Use {
   uintptr_t address;
   uint64_t allocation;
