@@ -39,7 +39,8 @@ struct ChildNode : Node {
   }
 };
 
-// Copies a graph. The copy has its own nodes, in the same order and with the same dependencies.
+// Returns a copy of `graph`. The copy has its own nodes, in the order and with the dependencies of
+// the nodes of `graph`.
 Graph Copy(const Graph& graph) {
   Graph copy;
   std::unordered_map<const Node*, const Node*> copies;

@@ -61,8 +61,8 @@ struct GraphExec {
 };
 
 // Returns the first Use whose memory was freed after the node with that Use was recorded; null if
-// there is none. On a GPU, launching a graph with such a Use would access memory that other code
-// may own by then.
+// there is none. On a GPU, a launch of a graph with such a Use would access memory that may have
+// another owner.
 const Use* FindStaleUse(const Nodes& nodes);
 
 // Returns the function that a launch enqueues. The function runs the nodes one after the other, and
