@@ -254,7 +254,7 @@ TEST(GraphStages, ShapesThatDoNotFitAreRefused) {
   EXPECT_EQ(concatenation.Finalize(), CUDNN_STATUS_BAD_PARAM);
 }
 
-// A virtual tensor has no memory, so it cannot lie in the output already.
+// A virtual tensor has no memory, so it cannot already be in the output's memory.
 TEST(GraphStages, AVirtualTensorIsNotInPlace) {
   ConvolutionCase c;
   StagedGraph g(c);
