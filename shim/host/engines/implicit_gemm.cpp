@@ -91,8 +91,8 @@ class GatheringProduct {
     const int64_t batches = Parts(geometry.images, images);
     const int64_t tiles_per_batch = images > 1 ? 1 : Parts(image, pixels);
     const int64_t tiles = groups_ * batches * tiles_per_batch;
-    // The parts of a sum are chosen before the loop below gives tiles fewer channels. So the order
-    // of summation depends neither on the batch nor on the number of threads.
+    // The parts of a sum are chosen before the loop below gives tiles fewer channels. So the parts
+    // depend neither on the batch nor on the number of threads.
     int64_t depth_limit = Scratch<Acc>::kPatches / pixels;
     if (!filter_in_place_) depth_limit = std::min(depth_limit, Scratch<Acc>::kOperand / channels);
     const int64_t depth_part = Part(depth, depth_limit);
