@@ -47,8 +47,8 @@ function(ucudnn_oldest_glibc target)
 endfunction()
 
 # ucudnn_carry_runtime(TARGET): also links libstdc++ and libgcc statically. Unused parts of libstdc++ are left out,
-# because some of them call functions of newer glibc versions. Sanitizer builds keep the shared libraries: a sanitizer's
-# runtime must see only one copy of each.
+# because some of them call functions of newer glibc versions. Sanitizer builds keep the shared libraries, because a
+# sanitizer's runtime must see only one copy of each library.
 function(ucudnn_carry_runtime target)
   if(NOT UCUDNN_SANITIZE)
     ucudnn_oldest_glibc(${target})

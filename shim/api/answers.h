@@ -1,6 +1,6 @@
-// Gives libucudnn's exported functions the targets of the cuDNN functions that are listed below.
-// The target is ucudnn's hook if there is one, else the real library's function, else a substitute
-// that returns an error.
+// Finds the targets of the cuDNN functions listed below, which libucudnn's own functions call. The
+// target of a function is ucudnn's hook if there is one, else the real library's function, else a
+// substitute that returns an error.
 #pragma once
 
 #include <cudnn.h>

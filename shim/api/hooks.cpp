@@ -15,8 +15,8 @@
 
 // The hooks of cuDNN's handles, convolutions and graph API. They call src/interposer; hooks of
 // convolutions first convert their arguments to ConvolutionCall and Descriptors. No hook lets an
-// exception pass. If memory runs out, a hook calls the real function, unless that could break a
-// promise or the call is split.
+// exception pass. If memory runs out, a hook calls the real function, unless that function could
+// use more workspace than ucudnn promised or the call is split.
 
 namespace ucudnn {
 namespace {
@@ -66,15 +66,15 @@ cudnnStatus_t GuardedConvolve(const ConvolutionCall& call) {
                  });
 }
 
-// Returns whether the caller's arguments can receive an answer. If not, ucudnn promises nothing,
-// and the real library returns the error.
+// Returns whether the caller's arguments can receive results. If they cannot, the hook forwards the
+// call, and the real library returns the error.
 bool MayDeliver(int requested, const int* returned, const void* results) {
   return requested > 0 && returned != nullptr && results != nullptr;
 }
 
 // Writes `answer` into cuDNN's result arrays and returns the status. Returns none if there is no
-// `answer`, because the real library must then answer. An empty list means that no algorithm meets
-// the user's options.
+// `answer`; the caller then forwards the call to the real library. An empty list means that no
+// algorithm meets the user's options.
 template <typename Performance>
 std::optional<cudnnStatus_t> Deliver(const std::optional<std::vector<AlgorithmPerformance>>& answer,
                                      int requested, int* returned, Performance* results) {

@@ -24,7 +24,7 @@ void WarnOutOfMemory();
 
 // Returns inside(), or otherwise() if inside() ran out of memory. So no exception leaves a hook,
 // whose caller may be a C program. `inside` may throw only before it calls the real function, or if
-// that function may be called once more.
+// `otherwise` may call the real function once more.
 template <typename Inside, typename Otherwise>
 cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
   try {

@@ -10,8 +10,9 @@
 namespace ucudnn {
 
 // Returns this process's interposer; makes it at the first call, and opens the real library if
-// necessary. Returns null, after one warning, if the real library lacks a function that ucudnn
-// needs; nothing is hooked then. Thread-safe. The object is never destroyed.
+// necessary. Returns null, after one warning, if there is no real library or if it lacks a function
+// that ucudnn needs. Then Hooks() returns no hooks, or only refusals if calls should be split.
+// Thread-safe. The object is never destroyed.
 interposer::Interposer* ProcessInterposer();
 
 // Returns the real library's functions without making the interposer; null if they cannot be

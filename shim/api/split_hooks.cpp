@@ -19,8 +19,8 @@ namespace {
 interposer::SplitContext Context() { return ProcessInterposer()->split_context(); }
 const cudnn::Functions& RealOnes() { return ProcessInterposer()->functions(); }
 
-// Returns split(), or forward() if the program has excluded its own calls from splitting. If memory
-// runs out, the splitter fails for good.
+// Returns split(), or forward() if the program has excluded its own calls from splitting. If
+// split() runs out of memory, the splitter fails permanently.
 template <typename Split, typename Forward>
 cudnnStatus_t SplitOr(Split split, Forward forward) {
   interposer::Splitter& splitter = ProcessInterposer()->splitter();
@@ -125,8 +125,8 @@ cudnnStatus_t NormBackward(cudnnHandle_t handle, cudnnBatchNormMode_t mode, cons
                 nullptr);
 }
 
-// `y` and `bias` are operands of a fused activation. Only the real library computes one, so RunNorm
-// does not get these operands.
+// `y` and `bias` are operands of a fused activation. Only the real library computes fused
+// activations, so RunNorm does not get these operands.
 cudnnStatus_t NormBackwardEx(
     cudnnHandle_t handle, cudnnBatchNormMode_t mode, cudnnBatchNormOps_t operations,
     const void* data_alpha, const void* data_beta, const void* parameter_alpha,

@@ -33,8 +33,8 @@
   F(cudnnSpatialTfSamplerBackward)       \
   F(cudnnSpatialTfSamplerForward)
 
-// Functions that combine at most the channels of one position, and so are right on a stripe. They
-// are refused only if the process's calls should be split but cannot be.
+// Functions whose results each depend on one position of an image only. So they are right on a
+// stripe. They are refused only if the process's calls should be split but cannot be.
 #define UCUDNN_LOCAL_WHEN_SPLIT(F)           \
   F(cudnnBatchNormalizationForwardInference) \
   F(cudnnLRNCrossChannelBackward)            \

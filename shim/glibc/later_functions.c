@@ -74,8 +74,8 @@ HIDDEN int __isoc23_sscanf(const char* text, const char* format, ...) {
 // atomics. A library cannot know whether the program has one thread, so the value is always 0 (no).
 HIDDEN char __libc_single_threaded = 0;
 
-// glibc has pthread_cond_clockwait since 2.30; then this definition calls it. With an older glibc
-// the wait is by the wall clock, and takes too long if that clock is set back meanwhile.
+// Calls glibc's pthread_cond_clockwait, which exists since 2.30. With an older glibc, waits by the
+// wall clock. If that clock is set back meanwhile, the wait takes too long.
 typedef int ClockWait(pthread_cond_t*, pthread_mutex_t*, clockid_t, const struct timespec*);
 HIDDEN int pthread_cond_clockwait(pthread_cond_t* restrict condition,
                                   pthread_mutex_t* restrict mutex, clockid_t clock,

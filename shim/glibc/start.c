@@ -1,4 +1,4 @@
-// Starts a program with a glibc older than 2.34. Since 2.34 glibc itself runs a program's
+// Lets a program start with a glibc older than 2.34. Since 2.34 glibc itself runs a program's
 // constructors; with older versions the program contained that code. The linker's option `--wrap`
 // makes the start-up code call __wrap___libc_start_main. Source: glibc 2.28, csu/elf-init.c.
 #include <stddef.h>

@@ -14,8 +14,8 @@
 
 /* Sizes are given to GLPK in MiB, because with sizes in bytes GLPK's tolerances make it accept
  * selections that are not optimal. The tolerances also let a selection exceed the budget by some
- * bytes if sizes are not whole KiB. Then Solve repeats the solution with all sizes rounded up to
- * whole KiB, because such sizes differ by more than the tolerances. */
+ * bytes if sizes are not whole KiB. In that case Solve solves the problem again with all sizes
+ * rounded up to whole KiB, because such sizes differ by more than the tolerances. */
 static const size_t kExact = 1, kKib = 1024;
 static const double kMib = 1024 * 1024;
 

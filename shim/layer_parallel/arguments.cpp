@@ -61,7 +61,8 @@ Status CheckCount(const char* array, int count, const void* values) {
       (count < 0 ? "; 0 and more are expected" : " without values: a null pointer"));
 }
 
-// Other numbers, such as 1, belonged to operators of earlier versions that no longer exist.
+// Accepts only the numbers of kInject and kSum. 1 was the number of an operator that no longer
+// exists.
 Result<CoarseOperator> ReadCoarse(int number) {
   if (number == UCUDNN_LAYER_PARALLEL_COARSE_INJECT) return CoarseOperator::kInject;
   if (number == UCUDNN_LAYER_PARALLEL_COARSE_SUM) return CoarseOperator::kSum;

@@ -5,8 +5,8 @@
 namespace ucudnn::layer_parallel {
 namespace {
 
-// Returns `range` as the C API's struct. The factor is relative to the chain's own step size, which
-// only the program knows.
+// Returns `range` as the C API's struct. `factor` multiplies the chain's own step size, which only
+// the program knows.
 ucudnnLayerParallelRange_t RangeInC(const multigrid::LayerRange& range, int level) {
   ucudnnLayerParallelRange_t made = {};
   made.struct_size = sizeof made;

@@ -19,7 +19,7 @@
 namespace ucudnn::layer_parallel {
 
 // A visitor of VisitLayers. It gets the layer's input state, and the adjoint of the layer's output.
-// The adjoint is null if the last adjoint solve did not use the present states.
+// The adjoint is null unless the last adjoint solve succeeded and used the present states.
 using Visit = int (*)(void* user, int layer, const void* state, const void* adjoint, int lane);
 
 class Solver {

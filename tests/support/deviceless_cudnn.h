@@ -19,7 +19,7 @@ const cudnn::Functions& RealCudnn();
 // Returns an H200 as the driver describes it.
 cudnn::PlanDevice DescribedDevice();
 
-// Returns an edit that changes the convolution to another batch.
+// Returns an edit that changes the convolution to `n` images and to these scaling factors.
 inline cudnn::PlanEdit AtBatch(const cudnn::FusedConvolution& convolution, int n, double alpha = 1,
                                double beta = 0) {
   cudnn::PlanEdit edit = {convolution.problem, alpha, beta};

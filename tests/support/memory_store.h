@@ -95,7 +95,7 @@ class MemoryStore : public planning::MeasurementStore {
   Result<planning::EnginePromise> KeepPromise(const planning::EnginePromise& promise) override {
     std::lock_guard lock(mutex_);
     if (write_fails) return Status::Error("the disk is full");
-    // Stores in files also refuse promises that CheckPromise refuses.
+    // Like stores in files, this store refuses promises that CheckPromise refuses.
     UCUDNN_RETURN_IF_ERROR(planning::CheckPromise(promise));
     const auto kept = FindKept(promise);
     return kept == promises.end() ? promises.emplace_back(promise) : *kept;

@@ -15,8 +15,8 @@ class RandomGrids {
   explicit RandomGrids(uint64_t seed) : random_(seed) {}
 
   // Returns a small problem of any operation, rank, type, layout, group count, stride and dilation.
-  // Its padding is smaller than the dilated filter and may differ at the two ends of an axis. A
-  // third of the tensors may have gaps between rows, channels and images.
+  // Its padding is smaller than the dilated filter and may differ at the two ends of an axis. About
+  // a third of the tensors may have gaps (Widen).
   ConvolutionProblem Problem();
   // Returns a random grid, which often cannot cut `problem`.
   TileGrid Grid(const ConvolutionProblem& problem);
@@ -25,7 +25,8 @@ class RandomGrids {
   std::mt19937_64& random() { return random_; }
 
  private:
-  // Makes gaps between rows, channels and images.
+  // Adds random gaps to packed strides: between rows, between images, and between channels (NCHW)
+  // or pixels (NHWC). In three dimensions, also between planes.
   void Widen(Strides& strides, const ConvolutionProblem& problem, const Spatial& extents);
 
   std::mt19937_64 random_;

@@ -49,8 +49,9 @@ cudnn::Functions RecordingGraphs() {
     }
     return NullFunctions().cudnnBackendGetAttribute(from, name, type, requested, count, values);
   };
-  // cuDNN has this function since 9.23. It answers for a variant pack, whose shapes may differ from
-  // the plan's. So here it returns another number than the plan's own workspace size.
+  // cuDNN has this function since 9.23. It returns the workspace size for the shapes of a variant
+  // pack, which may differ from the plan's shapes. So here it returns another number than the
+  // plan's own workspace size.
   functions.cudnnGetExecutionPlanWorkspaceSize = [](cudnnHandle_t, cudnnBackendDescriptor_t plan,
                                                     cudnnBackendDescriptor_t, size_t* bytes) {
     *bytes = static_cast<size_t>(100 + nullGraphEngine(plan));

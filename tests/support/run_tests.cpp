@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #ifdef __SANITIZE_ADDRESS__
-// LeakSanitizer calls this. A thread of the stand-in may still be ending when the process exits;
-// its memory, which libgomp has not freed yet, is no leak.
+// LeakSanitizer calls this function. When the process exits, a thread of the stand-in may still be
+// ending. Memory that libgomp has not yet freed for that thread is no leak.
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libgomp.so\n"; }
 #endif

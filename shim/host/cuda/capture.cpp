@@ -49,8 +49,8 @@ bool Invalidate(Spoilt spoilt) {
 
 bool IsLegacy(const Stream& stream) { return &stream == stream.context.legacy.get(); }
 
-// Work on the legacy stream waits for every blocking stream of its context. So a capture that has
-// such a stream forbids work on the legacy stream.
+// Returns whether `capture` forbids work on the legacy stream. Work on that stream waits for every
+// blocking stream of its context, and a wait for a capturing stream is impossible.
 bool LegacyDependsOn(const Capture& capture, const Stream& legacy) {
   return std::any_of(capture.streams.begin(), capture.streams.end(), [&](const auto& stream) {
     return stream->blocking && &stream->context == &legacy.context;
@@ -148,7 +148,7 @@ CUresult EndCapture(Stream& stream, std::shared_ptr<Graph>* graph) {
   }
   const bool joined = AllJoined(*capture);
   Finish(capture);
-  // Events may keep the ended capture alive for long, so the capture gives up its graph now.
+  // Events may keep the ended capture alive for a long time, so the capture gives up its graph now.
   const std::shared_ptr<Graph> recorded = std::move(capture->graph);
   if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (!joined) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

@@ -25,7 +25,8 @@ struct Capture {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   uint64_t thread = 0;  // number of the thread that began the capture
   Stream* origin = nullptr;
-  // The origin stream, and streams that joined by waiting for an event recorded in the capture.
+  // The origin stream, and the streams that joined the capture by waiting for an event recorded in
+  // it.
   std::vector<std::shared_ptr<Stream>> streams;
   bool ended = false;
   bool invalidated = false;
@@ -54,14 +55,14 @@ std::shared_ptr<Graph> GraphOfCapture(CUgraph handle);
 // `ticket` to the work's ticket, or to a default-constructed ticket if the work was recorded.
 CUresult Submit(Stream& stream, Work work, Ticket* ticket = nullptr);
 
-// Handle cuEventRecord and cuStreamWaitEvent during captures. Set *captured to true if a capture
-// recorded the call; the caller then does nothing more. `record` is null for an event that was
-// never recorded.
+// These functions handle cuEventRecord and cuStreamWaitEvent during captures. They set *captured to
+// true if a capture recorded the call; then the caller does nothing more. `record` is null for an
+// event that was never recorded.
 CUresult RecordWhileCapturing(Stream& stream, EventRecord& record, bool* captured);
 CUresult WaitWhileCapturing(Stream& stream, const EventRecord* record, bool* captured);
 
-// Refuse calls that cannot be recorded, and calls that query or wait for work that a capture may
-// have recorded.
+// These functions refuse calls that a capture cannot record, and calls that query work or wait for
+// work that a capture may have recorded.
 CUresult RefuseIfCapturing(const Stream& stream);
 CUresult RefuseIfCapturing(const Context& context);
 CUresult RefuseIfCaptured(const EventRecord& record);

@@ -10,7 +10,8 @@
 namespace hostgpu {
 namespace {
 
-// Never destroyed: graphs may be destroyed while the process exits.
+// The child graph of each child node. Never destroyed, because nodes may be destroyed while the
+// process exits.
 struct Children {
   std::mutex mutex;
   std::unordered_map<const Node*, std::shared_ptr<Graph>> of;
@@ -38,7 +39,8 @@ struct ChildNode : Node {
   }
 };
 
-// Copies a graph. The copy has its own nodes, in the same order and with the same dependencies.
+// Returns a copy of `graph`. The copy has its own nodes, in the order and with the dependencies of
+// the nodes of `graph`.
 Graph Copy(const Graph& graph) {
   Graph copy;
   std::unordered_map<const Node*, const Node*> copies;

@@ -15,8 +15,8 @@ std::shared_ptr<Node> MakeChildNode(const Graph& graph, std::vector<const Node*>
 // Returns the child graph of a node that MakeChildNode made; null for other nodes.
 std::shared_ptr<Graph> ChildOf(const Node* node);
 
-// Returns copies of `nodes` in which the nodes of a child graph replace the child node. The copies
-// have no dependencies: they run in this order.
+// Returns copies of `nodes`, with each child node replaced by the nodes of its graph. The copies
+// have no dependencies; they run in the order of the result.
 Nodes WithoutChildren(const Nodes& nodes);
 
 // Returns a value that is equal for two graphs if their nodes have the same types, run the same

@@ -26,12 +26,12 @@ struct Context {
   Context(int device, size_t memory_bytes);
 
   // Enqueues a task in the order of the legacy default stream: tasks of the legacy stream run after
-  // all earlier tasks of blocking streams, and before all later tasks of these streams. Only Submit
-  // calls this, because only Submit handles captures.
+  // all earlier tasks of blocking streams, and before all later tasks of these streams. Captures
+  // are not considered: the caller must have made sure that `stream` does not capture.
   Ticket Enqueue(Stream& stream, std::function<void()> run, std::vector<Ticket> after = {});
   std::shared_ptr<Stream> CreateStream(bool blocking, int priority);
-  // Returns the tickets for which a synchronisation of `stream` waits. For the legacy stream these
-  // are the tickets of all blocking streams too.
+  // Returns the tickets for which a synchronisation of `stream` waits. For the legacy stream, they
+  // include the tickets of all blocking streams.
   std::vector<Ticket> Outstanding(const Stream& stream);
   std::vector<Ticket> Outstanding();
   void Synchronize();
@@ -112,8 +112,8 @@ Handle Keep(std::unordered_map<Object*, std::shared_ptr<Object>> State::*table,
 CUresult Initialize();
 CUresult Initialized();
 
-// While it exists, the calling thread counts as running a host function of the application. A host
-// function may make no CUDA call.
+// While this object exists, the calling thread counts as running a host function of the
+// application. A host function may make no CUDA call.
 class HostFunctionScope {
  public:
   HostFunctionScope();

@@ -10,8 +10,8 @@ bool IsMode(CUstreamCaptureMode mode) {
   return mode >= CU_STREAM_CAPTURE_MODE_GLOBAL && mode <= CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-// The arrays that the last call returned to this thread. By the documentation they stay valid until
-// the next call on the stream.
+// The arrays that Info last returned to this thread. By the documentation they must stay valid
+// until the next call on the stream.
 struct Dependencies {
   std::vector<CUgraphNode> nodes;
   std::vector<CUgraphEdgeData> edges;

@@ -61,8 +61,8 @@ constexpr AttributeValue kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT},
 };
 
-// Returns the size of the device's L2 cache; 0 if it is unknown. Host memory serves as device
-// memory, so this is the largest cache that the system reports.
+// Returns the size of the device's L2 cache; 0 if it is unknown. Device memory is host memory here,
+// so the result is the largest cache that the system reports.
 int CacheBytes() {
   long bytes = 0;
   for (const int level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE}) {

@@ -104,8 +104,8 @@ extern "C" [[gnu::visibility("default")]] CUresult cuGetProcAddress(const char* 
   return result == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// A real CUDA runtime asks for an export table first. So the caller is a file that has its own copy
-// of the runtime, which cannot work with the stand-in. Prints the name of each such file once.
+// A real CUDA runtime asks for an export table first. So the calling file contains its own copy of
+// the runtime. Such a copy cannot work with the stand-in. Prints the name of each such file once.
 CUresult cuGetExportTable(const void** table, const CUuuid*) {
   Dl_info caller{};
   dladdr(__builtin_return_address(0), &caller);

@@ -18,8 +18,8 @@ template <class Object, class Handle, class Table>
 CUresult Destroy(Table State::*table, Handle handle) {
   return Call([&] {
     State& state = TheState();
-    // Destroyed without the lock, because destructors of its nodes and their objects may lock
-    // again.
+    // `last` is destroyed after the lock is released, because destructors of its nodes and of their
+    // objects may take the lock.
     std::shared_ptr<Object> last;
     std::lock_guard lock(state.mutex);
     const auto found = (state.*table).find(reinterpret_cast<Object*>(handle));
@@ -76,7 +76,8 @@ CUresult cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
   });
 }
 
-// Launches that have begun continue with the former nodes.
+// Replaces the nodes that later launches run. Launches that have begun continue with the former
+// nodes.
 CUresult cuGraphExecUpdate(CUgraphExec handle, CUgraph graph_handle,
                            CUgraphExecUpdateResultInfo* info) {
   return Call([&]() -> CUresult {

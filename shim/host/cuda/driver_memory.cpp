@@ -35,7 +35,8 @@ CUresult AllocateDevice(Context& context, CUdeviceptr* out, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-// Removes and returns the entry of this kind that starts at `address`.
+// Removes and returns the state's entry for the host memory of this kind that starts at `address`;
+// none if there is no such entry.
 std::optional<HostAllocation> Forget(void* address, HostAllocation::Kind kind) {
   State& state = TheState();
   std::lock_guard lock(state.mutex);

@@ -20,10 +20,10 @@ namespace {
 
 // A waiting thread reads the word this many times before it sleeps.
 constexpr int kLooksBeforeSleep = 200;
-// A waiting thread sleeps until a stream of the stand-in writes the word. If the program itself
-// stores the word, this does not wake the thread, so the thread also reads the word after a time.
-// The first sleep is at most kShortestSleepNs long, and each sleep may be twice as long as the
-// previous one, up to kLongestSleepNs.
+// A waiting thread sleeps until a stream of the stand-in writes the word. A store by the program
+// itself does not wake the thread, so each sleep has a time limit, after which the thread reads the
+// word again. The first limit is kShortestSleepNs; each limit is twice the previous one, up to
+// kLongestSleepNs.
 constexpr long kShortestSleepNs = 20'000;
 constexpr long kLongestSleepNs = 1'000'000;
 
@@ -57,7 +57,7 @@ void Wait(const uint32_t* word, uint32_t value, unsigned condition) {
   long sleep_ns = kShortestSleepNs;
   for (uint32_t found = Read(word); !Holds(found, value, condition); found = Read(word)) {
     const timespec most{0, sleep_ns};
-    // The call returns immediately if the word has changed since it was read.
+    // The system call returns immediately if the word no longer has the value `found`.
     syscall(SYS_futex, word, FUTEX_WAIT, found, &most, nullptr, 0);
     sleep_ns = std::min(2 * sleep_ns, kLongestSleepNs);
   }

@@ -22,11 +22,11 @@ struct Work {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_KERNEL;
   std::function<void()> run;    // a node's `run` is called at each launch, from any thread
   std::vector<uintptr_t> uses;  // addresses of the device memory that the work uses
-  std::vector<Ticket> after{};  // tickets for which the work waits; it keeps the stream's order too
+  std::vector<Ticket> after{};  // tickets to wait for, besides earlier work of the stream
 };
 
-// Device memory that a node uses. `allocation` distinguishes an allocation from a later one at the
-// same address.
+// Device memory that a node uses. `allocation` is the allocation's number, which a later allocation
+// at the same address does not have.
 struct Use {
   uintptr_t address;
   uint64_t allocation;
@@ -61,8 +61,8 @@ struct GraphExec {
 };
 
 // Returns the first Use whose memory was freed after the node with that Use was recorded; null if
-// there is none. On a GPU, launching a graph with such a Use would access memory that other code
-// may own by then.
+// there is none. On a GPU, a launch of a graph with such a Use would access memory that may have
+// another owner.
 const Use* FindStaleUse(const Nodes& nodes);
 
 // Returns the function that a launch enqueues. The function runs the nodes one after the other, and

@@ -21,7 +21,7 @@ struct Allocation {
 
 class DeviceMemory {
  public:
-  // Maps no memory yet; the first allocation maps it.
+  // Maps no memory yet; the first call of Allocate or NewFile maps it.
   explicit DeviceMemory(size_t bytes);
 
   // Allocates memory in the first gap that is large enough, at a multiple of 512 bytes. Returns
@@ -31,8 +31,8 @@ class DeviceMemory {
   bool Free(uintptr_t address);
   void FreeAll();
 
-  // Functions for memory pools. They turn allocations into held ranges, and held ranges into
-  // allocations. Held memory counts as used, and Find does not find it.
+  // Functions for memory pools. They turn an allocation into a held range, and a held range into an
+  // allocation or into free memory. Held memory counts as used, but Find does not find it.
   static size_t Rounded(size_t bytes);  // returns the size that an allocation of `bytes` occupies
   size_t Hold(uintptr_t address);       // makes an allocation a held range; returns its size
   void Use(uintptr_t address, size_t bytes);  // allocates `bytes` at the start of a held range

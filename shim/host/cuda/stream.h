@@ -81,7 +81,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 // One cuEventRecord of an event.
 struct EventRecord {
   Ticket ticket;
-  // When the worker reached the event; valid once `ticket` is done.
+  // The time at which the worker reached the event; valid once `ticket` is done.
   std::atomic<int64_t> time_ns{0};
   // If a capture recorded the event, `ticket` is not used. A wait for the event is then a
   // dependency on these nodes.

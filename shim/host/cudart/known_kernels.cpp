@@ -78,8 +78,8 @@ T Argument(const void* argument) {
   return value;
 }
 
-// Returns the number of elements that a launch processes. `argument` points to it: it is the
-// launch's first argument, of an integer type.
+// Returns the number of elements that a launch processes. This number is the launch's first
+// argument, to which `argument` points; it has the integer type `type`.
 size_t CountOf(const Number& type, const void* argument) {
   return static_cast<size_t>(std::max(0.0L, type.read(argument)));
 }
@@ -137,12 +137,12 @@ KnownKernel Copy(const Number& count_type, const Number& to_type, const Number& 
 }
 
 struct Pattern {
-  std::regex name;  // its three groups are the types of the count, of written and of read elements
+  std::regex name;  // groups: the types of the count, of the written and of the read elements
   KnownKernel (*kernel)(const Number&, const Number&, const Number&);
 };
 
-// CUB and Thrust are in a namespace whose name contains their version and the GPUs for which they
-// were compiled.
+// The patterns accept any name of the inner namespace of CUB and Thrust, because that name contains
+// their version and the GPUs for which they were compiled.
 const std::vector<Pattern>& Patterns() {
   static const auto* const patterns = new std::vector<Pattern>{
       {std::regex(R"(void cub::(?:\w+::)?detail::for_each::static_kernel<[\w: ]+, ([a-z ]+), )"

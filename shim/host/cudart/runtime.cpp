@@ -39,7 +39,8 @@ CUresult Retain(int device, CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// Returns the device whose primary context was `context` until ForgetContext; -1 if there is none.
+// Returns the device whose primary context was `context` before ForgetContext was called for that
+// device; -1 if there is none.
 int Forgotten(CUcontext context) {
   Primaries& primaries = ThePrimaries();
   std::lock_guard lock(primaries.mutex);

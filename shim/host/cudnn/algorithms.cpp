@@ -105,9 +105,9 @@ cudnnStatus_t FindEx(cudnnHandle_t handle, const ConvolutionDescriptors& descrip
                });
 }
 
-// Measures with operands that the library allocates itself. The workspace has the size that the
-// most demanding algorithm needs; if the device lacks the memory, the size that the next one needs,
-// and so on.
+// Measures with operands that the library allocates itself. The workspace has the largest size that
+// any algorithm needs. If the device lacks the memory for it, the next smaller size is tried, and
+// so on.
 cudnnStatus_t MeasureInOwnBuffers(cudnnHandle_t handle, const Problem& problem,
                                   std::vector<RankedAlgorithm>* ranked) {
   DeviceBuffer x, w, y, workspace;

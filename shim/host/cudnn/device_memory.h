@@ -1,7 +1,7 @@
 // Converts device addresses to host addresses, and handles wrong addresses. On a GPU the kernel
 // would fault and the context would be lost. Here a line on stderr names the fault, the call fails,
-// and every later call of this process that enqueues work fails too. Only the call itself fails if
-// its work runs at the launch of a graph (Runs::kAtReplay). Thread-safe.
+// and every later call of this process that enqueues work fails too. If the call's work runs at the
+// launch of a graph (Runs::kAtReplay), only the call itself fails. Thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ bool BindContext() {
 
 namespace {
 
-// Converts a function to work that the driver runs and releases.
+// Returns `work` in the form in which the driver runs and releases it.
 hostgpuWork WorkOf(std::span<const void* const> uses, std::function<void()> work) {
   using Task = std::function<void()>;
   const auto run = [](void* argument) {

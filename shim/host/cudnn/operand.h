@@ -12,7 +12,7 @@ namespace hostgpu {
 
 // Sets `type` and `host` for the tensor. Returns BAD_PARAM for a null pointer or a descriptor that
 // was never set, NOT_SUPPORTED for negative strides and for types that the engines do not support,
-// and Resolve's status for an address that would fault.
+// and the status that Resolve returns for an address that would fault on a GPU.
 inline cudnnStatus_t ResolveTensor(cudnnHandle_t handle, const char* name,
                                    cudnnTensorDescriptor_t tensor, const void* address,
                                    DataType* type, void** host) {

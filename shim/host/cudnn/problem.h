@@ -27,8 +27,9 @@ cudnnStatus_t Describe(Operation operation, cudnnTensorDescriptor_t x, cudnnFilt
                        cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t y,
                        Problem* problem);
 
-// Set `engine_type` to the engines' type for a cuDNN type; return false if there is none.
-// EngineType accepts no integers; OperandType, which is for graphs, also accepts INT8 and INT32.
+// These functions set `engine_type` to the engines' type for a cuDNN type, or return false if there
+// is none. EngineType accepts no integers; OperandType, which is for graphs, also accepts INT8 and
+// INT32.
 bool EngineType(cudnnDataType_t type, DataType* engine_type);
 bool OperandType(int type, DataType* engine_type);
 

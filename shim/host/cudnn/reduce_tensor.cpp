@@ -1,6 +1,6 @@
-// cudnnReduceTensor: C = alpha * reduce(A) + beta * C over the axes on which C has extent 1, in the
-// order of A's elements. Only sums are supported. They are computed in fp64 for fp64 and otherwise
-// in fp32. The work is asynchronous. Tensors have any strides that are not negative.
+// cudnnReduceTensor: C = alpha * reduce(A) + beta * C over the axes on which C has extent 1. Only
+// sums are supported. They add A's elements in the order of their indices, in fp64 for fp64 tensors
+// and otherwise in fp32. The work is asynchronous. Tensors have any strides that are not negative.
 #include <vector>
 
 #include "shim/host/cudnn/blend.h"

@@ -56,7 +56,7 @@ inline bool SameTensor(const cudnnTensorStruct& a, const cudnnTensorStruct& b) {
   return true;
 }
 
-// Returns true if each dimension of `small` is 1 or equals the dimension of `large`.
+// Returns true if each dimension of `small` is 1 or equals the same dimension of `large`.
 inline bool Broadcasts(const cudnnTensorStruct& small, const cudnnTensorStruct& large) {
   if (small.dim_count != large.dim_count) return false;
   for (int i = 0; i < small.dim_count; ++i) {

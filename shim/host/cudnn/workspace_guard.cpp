@@ -9,7 +9,7 @@
 namespace hostgpu {
 namespace {
 
-// Uses all threads, because with a single thread this would add a tenth to a fast engine's time.
+// Uses all threads. A single thread would make a run of a fast engine a tenth slower.
 void FillWithPattern(unsigned char* bytes, size_t count) {
   constexpr size_t kPiece = size_t{1} << 20;
   const auto pieces = static_cast<int64_t>((count + kPiece - 1) / kPiece);

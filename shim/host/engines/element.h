@@ -121,7 +121,7 @@ auto WithElement(DataType type, const Body& body) {
   return body(float{});
 }
 
-// Does the same as WithElement, also for integer types.
+// Does what WithElement does, and also accepts integer types.
 template <class Body>
 auto WithNumber(DataType type, const Body& body) {
   switch (type) {

@@ -66,8 +66,8 @@ class GatheringProduct {
         result_strides_(forward_ ? shape.y_strides : shape.x_strides),
         filter_strides_(StridesOfFilter(shape)),
         group_filter_stride_(filter_strides_.k * (shape.k / shape.groups)),
-        // If the rows of the matrix are gathered in the order of w in memory, forward multiplies
-        // with w without copying it.
+        // Forward gathers the rows of the matrix in the order of w in memory, so that fp32 and fp64
+        // products use w without copying it.
         tap_major_(forward_ ? shape.filter_nhwc : source_strides_[1] == 1),
         columns_(tap_major_ && source_strides_[1] == 1 && source_channels_ > 1),
         filter_in_place_(forward_ && std::is_same_v<T, Acc>),
@@ -91,8 +91,8 @@ class GatheringProduct {
     const int64_t batches = Parts(geometry.images, images);
     const int64_t tiles_per_batch = images > 1 ? 1 : Parts(image, pixels);
     const int64_t tiles = groups_ * batches * tiles_per_batch;
-    // The parts of a sum are chosen before the loop below gives tiles fewer channels. So the order
-    // of summation depends neither on the batch nor on the number of threads.
+    // The parts of a sum are chosen before the loop below gives tiles fewer channels. So the parts
+    // depend neither on the batch nor on the number of threads.
     int64_t depth_limit = Scratch<Acc>::kPatches / pixels;
     if (!filter_in_place_) depth_limit = std::min(depth_limit, Scratch<Acc>::kOperand / channels);
     const int64_t depth_part = Part(depth, depth_limit);

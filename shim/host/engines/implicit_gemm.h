@@ -2,9 +2,10 @@
 // gathers into a scratch memory of fixed size per thread, so it needs no workspace. Supports every
 // shape, but int8 only for forward. It sums in fp32 (fp64 for fp64 and int8).
 //
-// The order of summation does not depend on the number of threads. For forward and backward_data it
-// does not depend on the batch either, except at the edges of tiles on processors without AVX-512.
-// A filter gradient sums over the batch.
+// Each sum consists of parts that do not depend on the number of threads. For forward and
+// backward_data they do not depend on the batch either; a filter gradient sums over the batch. The
+// order in which oneDNN sums a part may differ at the edges of tiles (without AVX-512), or if tiles
+// have fewer channels because there are few of them for the threads (with AVX-512).
 #pragma once
 
 #include "shim/host/engines/engine.h"

@@ -36,8 +36,9 @@ typename Primitive::primitive_desc DescribeBackward(
 #endif
 }
 
-// Set the factor of a reorder's input. oneDNN 2 stores it in the primitive; oneDNN 3 reads it from
-// `alpha` at each run. So the caller calls both functions with the same factor.
+// Both functions set the factor by which a reorder multiplies its input. oneDNN 2 stores the factor
+// in the primitive; oneDNN 3 reads it from `alpha` at each run. So the caller must call both
+// functions with the same factor.
 inline void SetReorderScale(dnnl::primitive_attr* attr, [[maybe_unused]] float alpha) {
 #if DNNL_VERSION_MAJOR >= 3
   attr->set_scales_mask(DNNL_ARG_FROM, 0);

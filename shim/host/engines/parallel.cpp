@@ -22,7 +22,7 @@ struct Loop {
 
 bool RunTask(const Loop& loop, int64_t task) try {
   return loop.body(loop.context, task);
-  // Memory ran out. An exception that leaves the OpenMP region would end the process.
+  // Memory ran out. If this exception left the OpenMP region, the process would end.
 } catch (...) {
   return false;
 }

@@ -70,8 +70,8 @@ void ForEachRun(const TensorCopy& copy, const Run& run) {
   });
 }
 
-// Does what WithElement does, but ignores fp64, because engines that make fp32 copies do not
-// support fp64.
+// Does what WithElement does, but does not call body for fp64, because engines that make fp32
+// copies do not support fp64.
 template <class Body>
 void WithNarrowElement(DataType type, const Body& body) {
   WithElement(type, [&](auto element) {

@@ -2,16 +2,17 @@
 // installations of CUDA's headers lack that file. Other symbols of the library, except for the
 // stubs, are hidden.
 //
-// make.h makes communicators, whose ranks find each other by bootstrap.h. group.h and launch.h
-// enqueue calls on streams, and exchange.h transfers the data when the stream runs them. Each
-// rank's device memory is a file that all ranks have mapped. So a receiver reads messages directly
-// from their senders' memory, when all senders are ready.
+// make.h makes communicators, and bootstrap.h lets their ranks find each other. group.h and
+// launch.h enqueue calls on streams, and exchange.h transfers the data when the stream runs them.
+// Each rank's device memory is a file that all ranks have mapped. So a receiver reads messages
+// directly from their senders' memory, when all senders are ready.
 //
 // The stand-in is stricter than the real library. Buffers must be device memory of the
 // communicator's device. If collective calls of ranks do not match in bytes or operation, or if a
 // receiver expects another number of bytes than is sent, the calls fail, where the real library may
-// hang or write wrong data. If a rank aborted, left or died, the operations that need it fail with
-// ncclRemoteError. A message that did not arrive leaves its buffer unchanged.
+// hang or write wrong data. If a rank aborted, left or died, the unfinished operations of other
+// ranks that communicate with it fail with ncclRemoteError. A message that did not arrive leaves
+// its buffer unchanged.
 #pragma once
 
 #include <climits>

@@ -15,7 +15,7 @@
 namespace hostgpu::nccl {
 
 constexpr int kMaxRanks = 128;
-// 100 ms between checks whether the awaited processes still run.
+// The time between two checks whether the awaited processes still run: 100 ms.
 constexpr int64_t kLookNs = 100'000'000;
 
 // ncclSend matches ncclRecv, and a collective call matches collective calls; the two kinds use
@@ -51,8 +51,8 @@ enum class Presence : uint32_t {
 // States of a refusal to make the communicator: none, a rank is writing the reason, or the reason
 // is written.
 enum class Refusal : uint32_t { kNone, kBeingTold, kTold };
-// The members of the board that the ranks use while the communicator is made. The rank that comes
-// first sets `ranks`; if making the communicator fails, `result` and `reason` say why.
+// The part of the board that the ranks use while the communicator is made. The first rank that
+// takes a seat sets `ranks`. If making the communicator fails, `result` and `reason` say why.
 struct Roll {
   std::atomic<int32_t> ranks;
   std::atomic<Refusal> refusal;

@@ -45,17 +45,18 @@ class Communicator {
   // aborted. Otherwise returns the reason.
   Outcome CheckUsable() const;
 
-  // These functions end all operations, and tell the other ranks why: the first error, an abort, or
-  // an orderly end.
+  // These functions tell the other ranks that this rank sends no more messages. Fail and Abort also
+  // end this rank's operations. Fail sets the state to its error, unless the state is an error
+  // already.
   void Fail(const Outcome& outcome);
   void Abort();
   void SayGoodbye();
   const std::atomic<bool>& aborted() const { return aborted_; }
   bool GivenUp() const;
 
-  // Waits for the operation's turn and runs the operation, unless the communicator is given up
-  // before. An error becomes the communicator's state. `place` is a place in turns(), or none for
-  // an operation of a graph.
+  // Waits for the operation's turn and then runs the operation. Does not run it if the communicator
+  // is given up before the turn comes. An error becomes the communicator's state. `place` is a
+  // place in turns(), or none for an operation of a graph.
   void Perform(const Operation& operation, std::optional<uint64_t> place);
   Turns& turns() { return turns_; }
   // Waits until all operations are done. If the communicator is given up, waits only for the

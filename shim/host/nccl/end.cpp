@@ -21,7 +21,7 @@ Outcome Destroy(ncclComm_t comm) {
   return {};
 }
 
-// Calls that are still enqueued on streams do nothing in their turn.
+// Operations that are still enqueued on streams do nothing when their turn comes.
 Outcome AbortNow(ncclComm_t comm) {
   if (!comm) return {};
   const auto communicator = Unregister(comm);

@@ -28,8 +28,8 @@ class File {
   int number_;
 };
 
-// A mapping of a whole file. The file must be sealed, so that no other process can shrink it. A
-// forked child does not inherit the mapping.
+// A mapping of all bytes of a file. The file must be sealed, so that no other process can shrink
+// it. A forked child does not inherit the mapping.
 class Mapping {
  public:
   enum class Access { kRead, kWrite };

@@ -1,5 +1,6 @@
-// Groups of calls of a thread. Calls between ncclGroupStart and the outermost ncclGroupEnd take
-// effect together at ncclGroupEnd. A call outside such a pair is a group by itself.
+// Groups of the calls that a thread makes. Calls between ncclGroupStart and the outermost
+// ncclGroupEnd take effect together at ncclGroupEnd. A call outside such a pair is a group by
+// itself.
 #pragma once
 
 #include <functional>

@@ -80,7 +80,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 // Returns the process's last error for any communicator, as the real library does. The text is
-// valid until the thread's next call.
+// valid until the thread calls this function again.
 const char* ncclGetLastError(ncclComm_t) {
   thread_local char text[kLongestReason];
   auto& last = TheLastError();

@@ -8,7 +8,8 @@
 namespace hostgpu::nccl {
 
 // Enqueues the calls of each communicator as one piece of work, on the stream of its first call.
-// The streams of its other calls wait for this work.
+// This work waits for earlier work on the streams of the other calls, and later work on these
+// streams waits for it.
 Outcome Launch(std::vector<Call> calls);
 
 }  // namespace hostgpu::nccl

@@ -21,8 +21,8 @@ struct Outgoing {
   int call = 0;  // index of the call in the group
 };
 
-// One message from each rank in `from`, each of `bytes` bytes. They are copied to `to`, or reduced
-// into `to`.
+// One message from each rank in `from`, each of `bytes` bytes. With a `reduction`, the messages are
+// reduced into `to`. Otherwise there is one message, which is copied to `to`.
 struct Incoming {
   Kind kind = Kind::kPointToPoint;
   std::vector<int> from;
@@ -31,8 +31,8 @@ struct Incoming {
   uint64_t signature = 0;
   int call = 0;
   std::optional<Reduction> reduction;  // set if the messages of all ranks are reduced
-  // The same call offers the memory at `to` to other ranks. So `to` is written only after all of
-  // them have read it.
+  // True if the same call also offers the memory at `to` to ranks. Then `to` is written only after
+  // all these ranks have read it.
   bool in_place = false;
 };
 

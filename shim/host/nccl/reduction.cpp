@@ -74,8 +74,8 @@ void Accumulate(ncclRedOp_t op, T* to, const T* from, size_t count) {
   }
 }
 
-// For an average of floating-point numbers, multiplies each value by 1 / ranks before the sum. For
-// integers, the sum is divided instead.
+// Prepares an average: multiplies each floating-point value by 1 / ranks before the values are
+// summed. Leaves integers unchanged, because Divide divides their sum.
 template <class T>
 void TakeShare(T* values, size_t count, int ranks) {
   if constexpr (!std::is_integral_v<T>) {

@@ -8,7 +8,7 @@
 namespace hostgpu::nccl {
 namespace {
 
-// Time between two calls of `given_up` while waiting.
+// Time between two calls of `given_up` while SeizeDevice waits.
 constexpr std::chrono::milliseconds kLook{50};
 
 // The operations that wait for each device, in the order of their SeizeDevice calls; the first one

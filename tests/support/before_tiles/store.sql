@@ -1,4 +1,4 @@
--- A store of schema version 3, as runs wrote it before tiles; what SQLite's .dump says of it.
+-- What SQLite's .dump prints of a store of schema version 3, which was written before ucudnn had tiles.
 PRAGMA application_id=1969439863;
 PRAGMA user_version=3;
 BEGIN TRANSACTION;

@@ -1,5 +1,5 @@
-// Tests a store of the last release in which engines were texts. A program with EngineIds must find
-// the store's promises and its verified rows.
+// Tests a store of the last release that stored engines as texts. A program with EngineIds must
+// find the store's promises and its verified rows.
 #include <gmock/gmock.h>
 
 #include "fixture.h"

@@ -209,7 +209,7 @@ TEST_F(SqliteStoreTest, WhatCameByImportIsCompleteAndNotTrusted) {
   ASSERT_EQ(known->rows.size(), 1u);
   EXPECT_FALSE(known->rows[0].verified);
   EXPECT_THAT(known->complete_sizes, ElementsAre(32));
-  EXPECT_THAT(*store.List(), ElementsAre(row));  // as it was added
+  EXPECT_THAT(*store.List(), ElementsAre(row));  // with `verified` as it was added
 }
 
 TEST_F(SqliteStoreTest, ImportedSumsAndCopiesCompleteNoSize) {

@@ -60,8 +60,8 @@ class FaultyDisk : public StoreTest, public ::testing::WithParamInterface<DiskFa
 
 TEST_P(FaultyDisk, AWriteIsWholeOrAnErrorAndOldRowsStay) {
   int failures = 0;
-  // Each of the first six calls fails once. Later calls resemble each other, so only every
-  // `thinning`th of them fails.
+  // In each round the `kth` call fails. `kth` is 1 to 6 and then every `thinning`th number, because
+  // later calls resemble each other.
   const int thinning = test::Cases(1, 4);
   for (int kth = 1;; kth += kth < 6 ? 1 : thinning) {
     SCOPED_TRACE("call " + std::to_string(kth));

@@ -184,7 +184,7 @@ TEST_F(StoreFaultsTest, DamageFoundInUseMovesToASibling) {
     ASSERT_EQ(store.Rows(Problem(), kPlatform)->size(), 400u);
     const auto size = static_cast<size_t>(std::filesystem::file_size(Path()));
     Overwrite(Path(), 4096, std::string(size - 4096, '\x5a'));
-    Overwrite(Path(), 24, "\x7f\x7f\x7f\x7f");  // the change counter, so caches are stale
+    Overwrite(Path(), 24, "\x7f\x7f\x7f\x7f");  // the change counter, so SQLite drops its cache
     const std::string before = Bytes(Path());
     const Status status = store.Write(Problem(), kPlatform, {Row("legacy:0", 8, 1)});
     EXPECT_TRUE(status.ok()) << status.message();

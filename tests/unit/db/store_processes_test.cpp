@@ -126,8 +126,8 @@ TEST_F(StoreProcessesTest, AForkDuringAWriteLosesNothingOfParentOrChild) {
 }
 
 // In three of four rounds the writer is killed at a write or a synchronisation. SQLite makes these
-// only while the journal exists. In every fourth round the writer is killed at any moment, even
-// while it starts.
+// two kinds of calls only while the journal exists. In every fourth round the writer is killed at
+// any moment, even while it starts.
 TEST_F(StoreProcessesTest, AWriterKilledAtAnyTimeLosesNoCommittedRow) {
 #ifdef __SANITIZE_ADDRESS__  // with its run-time a process takes long to start and to end
   const int rounds = test::Cases(60, 20);

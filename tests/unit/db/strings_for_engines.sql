@@ -1,4 +1,4 @@
--- Parts of what SQLite's .dump prints of a store that the last release wrote in which engines were texts.
+-- Parts of what SQLite's .dump prints of a store. The last release that stored engines as texts wrote this store.
 PRAGMA application_id=1969439863;
 PRAGMA user_version=3;
 BEGIN TRANSACTION;

@@ -59,7 +59,7 @@ void Statistics(const ChannelReader& reader, int64_t channel) {
 }
 
 // Computes the gradients of scale and bias, and the coefficients of dx = eq_dy * dy + eq_x * x +
-// eq_bias. Other kernels then compute dx elementwise.
+// eq_bias. Does not compute dx itself.
 void NormalizationGradients(const ChannelReader& reader, int64_t channel) {
   const double mean = reader.Read(2, channel, 0);
   const double inverse_deviation = reader.Read(3, channel, 0);

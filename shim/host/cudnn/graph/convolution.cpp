@@ -43,7 +43,7 @@ cudnnStatus_t GraphConvolution::Get(const AttributeRequest& request) const {
     case CUDNN_ATTR_CONVOLUTION_COMP_TYPE:
       return request.One(CUDNN_TYPE_DATA_TYPE, compute_type);
     case CUDNN_ATTR_CONVOLUTION_CONV_MODE:
-      // The real library returns this attribute with CUDNN_TYPE_DATA_TYPE.
+      // As in the real library, the type of this attribute is CUDNN_TYPE_DATA_TYPE when it is read.
       return request.One(CUDNN_TYPE_DATA_TYPE, mode);
     case CUDNN_ATTR_CONVOLUTION_DILATIONS:
       return request.Array(CUDNN_TYPE_INT64, dilation.values.data(), dilation.count);

@@ -87,7 +87,8 @@ cudnnStatus_t GiveChild(const AttributeRequest& request, const D& child,
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Copies `children` to the caller's descriptors, as many as the caller passed.
+// Copies the first of the `children` to the caller's descriptors, at most as many as the caller
+// requested.
 template <class D, class Children>
 cudnnStatus_t GiveChildren(const AttributeRequest& request, const Children& children) {
   HOSTGPU_REFUSE_IF(request.type != CUDNN_TYPE_BACKEND_DESCRIPTOR,

@@ -36,8 +36,8 @@ class DeviceProperties final
   DeviceProfile profile_;
 };
 
-// Returns a text as the value of an attribute. Always writes the complete text, whatever type the
-// caller requested.
+// Returns a text as the value of an attribute, whatever type the caller requested. Returns
+// BAD_PARAM_SIZE_INSUFFICIENT, and writes nothing, if the caller's array is too small for the text.
 cudnnStatus_t GiveText(const AttributeRequest& request, const std::string& text);
 
 }  // namespace hostgpu

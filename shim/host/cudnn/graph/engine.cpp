@@ -3,7 +3,8 @@
 namespace hostgpu {
 namespace {
 
-// Writes the requested number of values, or returns the number of all values if none was requested.
+// Writes at most request.requested values, and returns their number. If none was requested, returns
+// the number of all values.
 template <class T>
 cudnnStatus_t GiveNotes(const AttributeRequest& request, cudnnBackendAttributeType_t type,
                         const std::vector<T>& notes) {

@@ -77,8 +77,8 @@ cudnnStatus_t EngineHeuristics::Complete() {
   };
   const Computation& computation = *graph_.computation();
   if (mode_ != CUDNN_HEUR_MODE_FALLBACK) {
-    // Engine 0, which needs no workspace, is added last. Mode B adds a configuration for each value
-    // of an engine's knob, the other modes only for the smallest value.
+    // Engine 0 is added last. Mode B adds a configuration for each value of an engine's knob; the
+    // other modes add one only for the smallest value.
     for (int64_t index = 1; index < GraphEngineCount(computation); ++index) {
       for (const KnobInfo& knob : KnobsOf(computation, index)) {
         const int64_t last = mode_ == CUDNN_HEUR_MODE_B ? knob.maximum : knob.minimum;

@@ -196,7 +196,7 @@ cudnnStatus_t OperationGraph::Complete() {
   HOSTGPU_REFUSE_IF(operations_.empty(), CUDNN_STATUS_BAD_PARAM);
   std::vector<GraphOperation> ordered = operations_;
   if (auto status = OrderOperations(&ordered)) return status;
-  // A graph that no engine can compute is still valid; its engines are refused.
+  // A graph that no engine can compute is still valid, but has no engines.
   Computation computation;
   // Graphs with dynamic shapes run too: the engines support any shape, and each graph is made with
   // one shape.

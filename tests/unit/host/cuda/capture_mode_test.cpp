@@ -51,7 +51,8 @@ const PreparedCall kUnsafe[] = {
     {"cuEventSynchronize", [](Objects& o) { return cuEventSynchronize(o.event); }},
 };
 
-// These calls conflict with the capture itself, whatever the modes are.
+// A capture forbids these calls in every mode, because they concern the capturing stream or its
+// context.
 const PreparedCall kConflicting[] = {
     {"cuStreamSynchronize", [](Objects& o) { return cuStreamSynchronize(o.capturing); }},
     {"cuStreamQuery", [](Objects& o) { return cuStreamQuery(o.capturing); }},

@@ -1,8 +1,9 @@
 // Tests that the functions of layers refuse arguments with the real library's status.
 //
 // The real library cannot make a handle without a GPU. But it checks the other arguments before the
-// handle, so it refuses them also with a handle of zeros. Such calls are made in a separate
-// process. Only refusals are compared. All arguments that a case does not spoil are right.
+// handle, so it refuses wrong arguments even if the handle consists of zeros. Calls with such a
+// handle are made in a separate process. Only refusals are compared. A case spoils some arguments;
+// all other arguments are right.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

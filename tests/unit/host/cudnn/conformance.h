@@ -60,8 +60,8 @@ struct Twin {
   Handle of[2] = {};
 };
 
-// An argument through which a call writes an array or a value. The value at `unread` is not
-// compared.
+// An argument through which a call writes an array or a value. The value with the index `unread` is
+// not compared.
 template <class T>
 struct Out {
   // Returns the values up to the last one that the call wrote.
@@ -104,7 +104,7 @@ inline const Draw kStep = {88, Range(1, 3), kPad.odd};
 
 class Conformance : public testing::Test {
  protected:
-  // Loads both libraries once. Skips the test if there is no real one.
+  // Loads both libraries once. Skips the test if the real library cannot be loaded.
   void SetUp() override {
     static std::string missing = libraries_[kReal].Load(REAL_CUDNN);
     if (!missing.empty()) GTEST_SKIP() << "no real cuDNN to compare with: " << missing;

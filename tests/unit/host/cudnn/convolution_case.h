@@ -257,7 +257,7 @@ class Convolution {
     return RunAt(algorithm, workspace, workspace_bytes, x.data, w.data, y.data);
   }
 
-  // Runs on operands at the given addresses.
+  // Runs the convolution on operands at the given addresses.
   cudnnStatus_t RunAt(int algorithm, void* workspace, size_t workspace_bytes, void* x_data,
                       void* w_data, void* y_data) {
     const float alpha32 = static_cast<float>(problem.alpha),
@@ -347,7 +347,8 @@ class Convolution {
   }
 };
 
-// Ends the process, with 0 if the call and a correct call after it both failed as device faults.
+// Ends the process. The exit code is 0 if the call and a later correct call both failed as device
+// faults.
 [[noreturn]] inline void ExitByOutcome(cudnnStatus_t status, cudnnStatus_t later) {
   std::fprintf(stderr, "status %d, then %d\n", status, later);
   const auto fault = CUDNN_STATUS_EXECUTION_FAILED_CUDART;

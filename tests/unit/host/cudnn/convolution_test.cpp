@@ -36,7 +36,8 @@ std::vector<ConvolutionCase> Geometries(int spatial) {
   return cases;
 }
 
-// Runs every algorithm that supports the case, and returns their number.
+// Runs every algorithm that supports the case, and compares the results with naive loops. Returns
+// the number of these algorithms.
 int CheckEveryAlgorithm(const ConvolutionCase& c, std::mt19937& random) {
   int served = 0;
   for (int algorithm = 0; algorithm < AlgorithmCount(c.operation); ++algorithm) {

@@ -54,8 +54,8 @@ class DescriptorConformance : public Conformance {
   Twin<cudnnTensorDescriptor_t> Tensor() { return OneOf(pool_<cudnnTensorDescriptor_t>); }
 
   // Returns a call of `function` with random arguments. Descriptors come from the pools. `draws`
-  // has an element for each other argument that the function reads, in the order of the arguments.
-  // The argument's integer or array of integers is chosen by this element.
+  // has an element for each integer, and for each array of integers, that the function reads, in
+  // the order of the arguments. Their values are drawn from this element.
   template <class... Parameters>
   std::function<void()> Random(CudnnFunction<cudnnStatus_t (*)(Parameters...)> function,
                                const std::vector<Draw>& draws = {}) {

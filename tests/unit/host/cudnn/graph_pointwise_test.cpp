@@ -87,7 +87,7 @@ struct Activation {
 };
 
 // These are the formulas of cuDNN's documentation, in fp64. If a function can be computed by
-// several formulas, this one differs from the stand-in's.
+// several formulas, the formula here differs from the stand-in's.
 const std::vector<Activation>& Activations() {
   static const auto* const activations = new std::vector<Activation>{
       {CUDNN_POINTWISE_RELU_FWD,

@@ -136,8 +136,8 @@ TEST(GraphStages, ScaleBiasReluBeforeAGradientOfTheFilter) {
   }
 }
 
-// The convolution's result comes first, then another tensor, which lies in the output already
-// (`in_place`) or is copied there.
+// Concatenates the negated result of a convolution and the tensor `other`. With `in_place`, `other`
+// is not copied, because its part of the output is already there.
 TEST(GraphStages, ConcatenationOfChannels) {
   for (const bool in_place : {true, false}) {
     for (const ConvolutionCase& c : StagedCases(Operation::kForward)) {
@@ -254,7 +254,7 @@ TEST(GraphStages, ShapesThatDoNotFitAreRefused) {
   EXPECT_EQ(concatenation.Finalize(), CUDNN_STATUS_BAD_PARAM);
 }
 
-// A virtual tensor has no memory, so it cannot lie in the output already.
+// A virtual tensor has no memory, so it cannot already be in the output's memory.
 TEST(GraphStages, AVirtualTensorIsNotInPlace) {
   ConvolutionCase c;
   StagedGraph g(c);

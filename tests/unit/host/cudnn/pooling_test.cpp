@@ -1,5 +1,5 @@
-// Tests pooling against naive loops. Data are small integers. Every window that is averaged holds a
-// power of two elements. So every result is exact up to its one rounding.
+// Tests pooling against naive loops. Data are small integers. The number of elements in every
+// averaged window is a power of two. So every result is exact except for one rounding.
 #include <cmath>
 #include <map>
 

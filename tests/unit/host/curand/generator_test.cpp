@@ -52,7 +52,7 @@ std::pair<double, double> Moments(const std::vector<float>& numbers) {
 }
 
 // Returns five standard errors of the mean of kMany numbers. The standard deviation of the numbers
-// has a smaller standard error.
+// has a smaller standard error, so the result is a bound for it, too.
 double Tolerance(double deviation) { return 5 * deviation / std::sqrt(kMany); }
 
 TEST(Curand, UniformNumbersFillTheUnitInterval) {
