@@ -264,7 +264,7 @@ class MeasuredKernels {
   std::vector<int> Missing(const ConvolutionProblem& problem, const KnownRows& known,
                            const std::vector<int>& sizes);
   // Calls Question::need for the rows at `sizes` for which it was not called yet. Raises the
-  // workspaces of the rows to the results, and drops rows whose engine cuDNN does not run.
+  // workspace of each row to the result if that is larger.
   void Confirm(const Question& question, KnownRows& known, const std::vector<int>& sizes);
   // Returns the rows of all engines at `sizes` of `problem`, except engines that were found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const KnownRows& known,
