@@ -15,8 +15,8 @@ inline constexpr const char* kByteSizeForm = "a whole number of bytes or with B,
 // may stand before the unit.
 Result<size_t> ParseByteSize(std::string_view text);
 
-// Formats in the largest unit that is at most `bytes`: as a whole number if the unit divides
-// `bytes`, otherwise with one decimal: "64 MiB", "205.8 MiB", "17 B".
+// Formats `bytes` in the largest unit that is at most `bytes`: as a whole number if the unit
+// divides `bytes`, otherwise with one decimal. Examples: "64 MiB", "205.8 MiB", "17 B".
 std::string FormatByteSize(size_t bytes);
 
 }  // namespace ucudnn

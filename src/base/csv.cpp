@@ -11,7 +11,8 @@ constexpr size_t kLongestField = size_t{1} << 20;
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-// Cuts a text into lines of fields. Its position never moves back, so it terminates on any input.
+// Cuts a text into lines of fields. The position in the text never moves back, so every text comes
+// to an end.
 class Scanner {
  public:
   Scanner(std::string_view text, const std::string& file) : text_(text), file_(file) {
@@ -19,8 +20,8 @@ class Scanner {
     if (text_.substr(0, kByteOrderMark.size()) == kByteOrderMark) at_ = kByteOrderMark.size();
   }
 
-  // Reads the next line with content and sets `line` to its number. At the end of the text `fields`
-  // stays empty.
+  // Reads the next line with content and sets `line` to its number. At the end of the text,
+  // `fields` stays empty.
   Status Next(size_t& line, std::vector<std::string>& fields) {
     fields.clear();
     SkipLinesWithoutContent();
@@ -193,8 +194,8 @@ std::string CsvLine(const std::vector<std::string>& fields) {
   for (size_t i = 0; i < fields.size(); ++i) {
     const std::string& field = fields[i];
     if (i > 0) line += ',';
-    // A field gets no quotes if it reads back the same without them. A row of a single empty field
-    // is quoted, because it would read as a blank line.
+    // A field gets no quotes if it reads back the same without quotes. The only field of a row is
+    // quoted if it is empty, because the row would read back as a blank line.
     const bool plain = field.find_first_of(",\"\n\r") == std::string::npos &&
                        Trim(field).size() == field.size() && (i > 0 || field[0] != '#') &&
                        (fields.size() > 1 || !field.empty());

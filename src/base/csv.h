@@ -1,7 +1,7 @@
-// Reads and writes CSV files with a header. Fields are quoted as in RFC 4180, lines end in LF or
-// CRLF. A byte order mark, blank lines and lines that start with # are skipped, and so are spaces
-// around unquoted fields. Any bytes give either a table or an error that names file, line and what
-// was expected. Pure functions; thread-compatible.
+// Reads and writes CSV files with a header. Fields are quoted as in RFC 4180, and lines end in LF
+// or CRLF. A byte order mark, blank lines, lines that start with #, and spaces around unquoted
+// fields are skipped. Any bytes give either a table or an error that names file and line, and what
+// was expected there. Pure functions; thread-compatible.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace ucudnn {
 
-// The columns that a kind of file may have. Any other column is refused.
+// The columns that a kind of file may have. A file with any other column is refused.
 struct CsvColumns {
   std::vector<std::string> required;
   std::vector<std::string> optional;

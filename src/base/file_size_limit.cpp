@@ -22,8 +22,8 @@ FileSizeLimitScope::FileSizeLimitScope() {
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY) return;
   const sigset_t signals = TheSignal();
   sigset_t waiting;
-  // A signal that is already pending is the program's own. The destructor must not consume it, so
-  // nothing is blocked.
+  // If the signal is already pending, it is the program's own, and the destructor must not consume
+  // it. So nothing is blocked.
   if (sigpending(&waiting) != 0 || sigismember(&waiting, SIGXFSZ) != 0) return;
   if (pthread_sigmask(SIG_BLOCK, &signals, &before_) != 0) return;
   changed_ = true;
@@ -33,8 +33,8 @@ FileSizeLimitScope::~FileSizeLimitScope() {
   if (!changed_) return;
   const sigset_t signals = TheSignal();
   const timespec at_once = {};
-  // A failed write sends the signal to the writing thread. sigtimedwait consumes the signal;
-  // otherwise pthread_sigmask would deliver it.
+  // A failed write has sent the signal to this thread. sigtimedwait consumes the signal, so that
+  // pthread_sigmask does not deliver it.
   while (sigtimedwait(&signals, nullptr, &at_once) == SIGXFSZ) {
   }
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);

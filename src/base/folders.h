@@ -9,8 +9,8 @@
 
 namespace ucudnn {
 
-// Creates the missing folders above `path`. Their mode is `mode` less the process's umask. The
-// error names the folder that could not be created, not `path`.
+// Creates the missing folders above `path`, with mode `mode` less the process's umask. The error
+// names the folder that could not be created, not `path`.
 Status CreateFoldersAbove(const std::string& path, mode_t mode);
 
 }  // namespace ucudnn

@@ -30,8 +30,9 @@
 
 namespace ucudnn::json {
 
-// How a member differs from the default. By default a member is always written, and readers require
-// it. Readers never require a list or an optional value: an absent one is read as empty.
+// How a member is written and read, if not by default. By default a member is always written, and
+// readers require it. Readers never require a list or an optional value, but read an absent one as
+// empty.
 struct Use {
   bool may_lack = false;           // readers also accept null, and objects without the member
   bool null_if_empty = false;      // an empty value is written as null
@@ -47,8 +48,8 @@ constexpr Use kNullIfEmpty = {.may_lack = true, .null_if_empty = true};
 constexpr Use kLeftOutIfEmpty = {.may_lack = true, .left_out_if_empty = true};
 constexpr Use kUnread = {.unread = true};
 
-// The depth of a value that is written on one line. At other depths each member and each item has
-// its own line, indented by the depth.
+// The depth of a value that is written on one line. At any other depth each member and each item
+// has its own line, which is indented by the depth.
 constexpr int kOneLine = -1;
 constexpr int Inside(int depth) { return depth == kOneLine ? kOneLine : depth + 1; }
 
@@ -101,13 +102,13 @@ class Object {
     fields_.emplace_back(name, is_null ? "null" : Write(value, Inside(depth_), use, context...));
   }
 
-  // Returns whether the object has this member. An object that is read has it if the file does. An
-  // object that is written has it if `is_to`.
+  // Returns whether the object has this member. If the object is read, it has the member if the
+  // file does. If the object is written, it has the member if `is_to` is true.
   bool Has(const char* name, bool is_to) const {
     return is_read_ ? !place_.Member(name).absent() : is_to;
   }
-  // The place of an object that is read. An object that is written has a place whose faults nobody
-  // reads.
+  // If the object is read, returns its place. If the object is written, returns a place whose
+  // faults nobody reads.
   const JsonPlace& place() const { return place_; }
   const Fields& fields() const { return fields_; }  // of an object that is written
 

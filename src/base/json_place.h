@@ -1,6 +1,6 @@
-// Reads values of a JSON file that other programs may have written, and checks each value. The
-// first fault is kept, with the place of its value ("kernels[3].plan[0].count"); values that are
-// read after a fault mean nothing. Thread-compatible.
+// Reads values of a JSON file that other programs may have written, and checks each value. Keeps
+// the first fault, with the place of its value ("kernels[3].plan[0].count"). Values that are read
+// after a fault mean nothing. Thread-compatible.
 #pragma once
 
 #include <cstdint>

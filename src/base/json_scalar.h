@@ -1,5 +1,6 @@
-// Formats single values as JSON text, even when memory is out: nlohmann's single values, unlike its
-// arrays and objects, allocate nothing when they are destroyed. Pure function.
+// Formats single values as JSON text, even when memory is out. This is possible because nlohmann's
+// single values, unlike its arrays and objects, allocate nothing when they are destroyed. Pure
+// function.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -70,8 +70,8 @@ class Builder {
     added.real = real;
     return true;
   }
-  // Returns where the next value is stored. The pointers in open_ stay valid: a value does not move
-  // while one of its children is in open_.
+  // Returns where the next value is stored. The pointers in open_ stay valid, because a value does
+  // not move while it is in open_: new values are added only to the value that was opened last.
   JsonValue& Place() {
     if (open_.empty()) return root;
     JsonValue& parent = *open_.back();

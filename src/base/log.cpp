@@ -24,7 +24,7 @@ struct LogState {
 };
 
 // Never destroyed, because threads may log while the process exits. Allocates nothing, because
-// callers may be out of memory.
+// memory may be out when a caller logs.
 LogState& State() {
   alignas(LogState) static std::byte storage[sizeof(LogState)];
   static LogState* const state = new (storage) LogState;
@@ -65,7 +65,7 @@ void Log(LogLevel level, const std::string& message) {
         line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
     line += "\n";
     if (state.descriptor == STDERR_FILENO) state.line.Erase();
-    // If the write fails, there is no place to report that.
+    // If the write fails, there is no other place to report that.
     [[maybe_unused]] const ssize_t written = write(state.descriptor, line.data(), line.size());
   } catch (...) {
   }

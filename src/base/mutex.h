@@ -1,6 +1,6 @@
 // Mutexes whose use clang checks (-Wthread-safety). A member names the mutex that guards it, and a
-// function names the mutexes that its callers hold. Other compilers see plain mutexes. clang checks
-// a lambda without the locks of the function around it, so a lambda that is called under a lock
+// function names the mutexes that its callers hold. Other compilers see plain mutexes. In a lambda,
+// clang does not know the locks of the function around it. So a lambda that is called under a lock
 // begins with AssertHeld.
 #pragma once
 
@@ -50,7 +50,7 @@ class UCUDNN_THREAD_ATTRIBUTE(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// A condition variable. Threads call Wait in a loop that tests the condition.
+// A condition variable. Threads call Wait in a loop that tests what they wait for.
 class Condition {
  public:
   void Wait(Mutex& mutex) UCUDNN_REQUIRES(mutex) {

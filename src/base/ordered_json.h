@@ -11,7 +11,7 @@ namespace ucudnn {
 
 using Json = nlohmann::ordered_json;
 
-// Returns the value; null if there is none.
+// Returns `value` as JSON; null if there is none.
 template <typename Value>
 Json OrNull(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();

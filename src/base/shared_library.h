@@ -1,6 +1,6 @@
 // A library that is opened at run time. No other file of src/ calls dlopen or dlsym. The library is
-// never closed, because threads may run its code while the process exits. Copies are cheap;
-// thread-safe.
+// never closed, because threads may run its code while the process exits. Copies of the object are
+// cheap; thread-safe.
 #pragma once
 
 #include <string>
@@ -26,8 +26,8 @@ class SharedLibrary {
   void* handle_;
 };
 
-// Returns the path of the file that holds the code or data at `address`, in the form that the
-// loader was given. Returns an empty text if no file holds it.
+// Returns the path of the file that holds the code or data at `address`, as the loader was given
+// the path. Returns an empty text if no file holds it.
 std::string FileOf(const void* address);
 
 // Returns the directories in which the loader looks for a library that the main program needs,

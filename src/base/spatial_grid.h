@@ -1,7 +1,7 @@
 // The grid into which a spatially split job is cut: "h4", "h2w2", "d2h2w2", "n2h4". Plain value;
-// thread-compatible. Every image is cut into parts along d, h and w; n is the number of groups of
-// ranks; the ranks of one group together hold whole images. Ranks are numbered cell by cell: w
-// changes fastest, then h, then d, and n slowest. So the ranks of a group have consecutive numbers.
+// thread-compatible. Every image is cut into parts along d, h and w. The ranks are in n groups, and
+// the ranks of one group together hold whole images. Ranks are numbered cell by cell: w changes
+// fastest, then h, then d, and n slowest. So the ranks of a group have consecutive numbers.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ struct SpatialGrid {
 
   bool operator==(const SpatialGrid&) const = default;
 
-  // Formats the grid for Parse, in the order n, d, h, w: "n2h4". Axes of one part are left out. The
+  // Formats the grid for Parse, in the order n, d, h, w: "n2h4". Leaves out axes of one part. The
   // grid of a single part is "h1", which Parse refuses.
   std::string Text() const;
 

@@ -1,4 +1,4 @@
-// Success, or a message that carries the values that caused the refusal. Plain values;
+// Success, or a message with the values for which something was refused. Plain values;
 // thread-compatible. A success allocates nothing.
 #pragma once
 

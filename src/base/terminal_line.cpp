@@ -18,15 +18,15 @@ std::optional<int> ColumnsOf(int descriptor) {
   return size.ws_col > 0 ? size.ws_col : kColumns;
 }
 
-// Returns whether another process group is in the foreground of the terminal; false if `descriptor`
-// is not this process's controlling terminal.
+// Returns whether another process group is in the foreground of the terminal. Returns false if
+// `descriptor` is not this process's controlling terminal.
 bool IsInBackground(int descriptor) {
   const pid_t foreground = tcgetpgrp(descriptor);
   return foreground > 0 && foreground != getpgrp();
 }
 
 void Write(int descriptor, std::string_view text) {
-  // If the write fails, there is no place to report that.
+  // If the write fails, there is no other place to report that.
   [[maybe_unused]] const ssize_t written = write(descriptor, text.data(), text.size());
 }
 
@@ -40,7 +40,8 @@ void TerminalLine::Show(std::string_view text) noexcept {
     if (!columns) return;
     if (IsInBackground(descriptor_)) return Erase();
     const std::string line = kBegin + FitToColumns(text, *columns);
-    // TryLock fails if another thread shows a text, or did so when this process was forked.
+    // TryLock fails if another thread shows a text now, or did so when this process was forked from
+    // its parent.
     if (!mutex_.TryLock()) return;
     const MutexLock lock(mutex_, MutexLock::kAdopt);
     shown_by_ = getpid();

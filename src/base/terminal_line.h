@@ -1,7 +1,7 @@
 // A line on a terminal that is rewritten again and again to show what a long operation is doing.
-// Thread-safe. Never throws and never fails the caller. Each text is one write, so nothing stays in
-// a buffer. A forked child does not erase its parent's text unless the child shows a text of its
-// own.
+// Thread-safe. Never throws, and ignores errors of the terminal. Each text is one write, so nothing
+// stays in a buffer. A forked child does not erase its parent's text unless the child shows a text
+// of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -22,18 +22,18 @@ class TerminalLine {
 
   // Returns whether `descriptor` is a terminal now.
   bool IsTerminal() const;
-  // Replaces the shown text by `text`, cut to the terminal's width. Shows nothing if the process
-  // runs in the background, because the foreground program uses the terminal.
+  // Replaces the shown text by `text`, cut to the terminal's width. If the process runs in the
+  // background, only erases the shown text, because the foreground program uses the terminal.
   void Show(std::string_view text) noexcept;
   // Erases the text that is shown.
   void Erase() noexcept;
-  // Erases the shown text, and writes a line that is not rewritten later.
+  // Erases the shown text, and writes `text` as a line that is not rewritten later.
   void Print(std::string_view text) noexcept;
 
  private:
   const int descriptor_;
   Mutex mutex_;
-  std::atomic<pid_t> shown_by_ = 0;  // the process that shows a text; 0: none
+  std::atomic<pid_t> shown_by_ = 0;  // the process that shows a text now; 0: none
 };
 
 // Returns `text` cut to one line of a terminal of `columns` columns, without unprintable bytes. The

@@ -1,5 +1,5 @@
-// Reads whole files. Also reads files of /proc, whose sizes are unknown in advance and whose
-// processes may end meanwhile.
+// Reads whole files. Also reads files of /proc, whose sizes are not known in advance, and whose
+// processes may end while they are read.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // The version of ucudnn, which reports and `ucudnn --version` state, and the versions of the JSON
-// formats of runs and workspace plans. The other formats have their versions beside their code.
+// formats of runs and workspace plans. Other formats have their versions where their code is.
 #pragma once
 
 namespace ucudnn {

@@ -13,8 +13,7 @@
 namespace ucudnn {
 namespace {
 
-// A datagram begins with one of these marks, followed by a byte for the rank (255: none) and by the
-// line.
+// A datagram begins with one of these marks. A byte for the rank (255: none) and the line follow.
 constexpr char kFailedMark = 'F', kUnequalMark = 'U';
 constexpr int kNoRank = 255;
 

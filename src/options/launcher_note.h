@@ -1,5 +1,5 @@
-// Notes that a rank sends to its launcher, the `ucudnn run --ranks` that started the rank. After
-// any note the launcher's exit code is 1. After kFailed the launcher also ends the ranks; the
+// Notes that a rank sends to its launcher, the `ucudnn run --ranks` that started the rank. If the
+// launcher gets a note, its exit code is 1. After kFailed the launcher also ends the ranks; the
 // library itself never ends a process. Thread-safe. TellLauncher never throws and never waits.
 #pragma once
 

@@ -10,15 +10,15 @@
 namespace ucudnn {
 namespace {
 
-// The variables of one launcher. If a member lists several names, the first one that is set is
-// used.
+// The variables of one launcher. Of several names for a member, the first one that is set is used.
 struct Launcher {
   const char* rank;
   std::vector<const char*> size;
   const char* local_rank;
-  // The variable for the number of the job's processes on this host; null: the launcher sets none.
+  // The variable for the number of the job's processes on this host; null if the launcher sets
+  // none.
   const char* local_size;
-  // The variables for the number of the job's hosts; empty: the launcher sets none.
+  // The variables for the number of the job's hosts; empty if the launcher sets none.
   std::vector<const char*> hosts;
 };
 
@@ -103,10 +103,10 @@ void FindMeeting(const VariableLookup& lookup, const Launcher& launcher, Launche
   ranks.meeting_port = PortOf(job, master_port);
 }
 
-// Returns whether this process may be a batch script rather than a task of srun. SLURM starts the
-// script as process 0. The script's own processes get their ranks from srun or another launcher in
-// the script. An srun step of a single task has the same variables as a script, so it counts as a
-// script, too.
+// Returns whether this process may be a batch script rather than a task of srun. SLURM starts a
+// batch script as process 0. The processes that the script starts get their ranks from srun or
+// another launcher. An srun step of a single task has the same variables as a script, so it counts
+// as a script, too.
 bool IsBatchStep(const VariableLookup& lookup, const Launcher& launcher, int rank) {
   if (std::string_view(launcher.rank) != "SLURM_PROCID" || rank != 0) return false;
   const std::string tasks = ValueOrEmpty(lookup, "SLURM_STEP_NUM_TASKS");

@@ -190,8 +190,8 @@ Status ApplyRealCudnn(std::string_view text, Options& options) {
   return Status::Ok();
 }
 
-// Returns the reason from the message of SpatialGrid::Parse. Leaves out the value before the reason
-// and the expected form after it, because callers add both.
+// Returns only the reason from a message of SpatialGrid::Parse. The message also has the value
+// before the reason and the expected form after it, but callers add these themselves.
 std::string WhyNoGrid(const std::string& message) {
   constexpr std::string_view kBefore = " is not a spatial grid: ", kBehind = "; expected ";
   const size_t before = message.find(kBefore), behind = message.rfind(kBehind);

@@ -73,8 +73,8 @@ void AddUnreadable(const char* name, const std::string& value, const std::string
   options.spatial.faults.push_back(name + shown + ": " + why + accepted);
 }
 
-// The options of the process, and the object with the options before the latest change. Objects are
-// never freed, because callers hold references to their options.
+// The options of the process. `before` is the object with the options before the latest change.
+// Objects are never freed, because callers hold references to their options.
 struct ProcessValues {
   Options options;
   const ProcessValues* before = nullptr;
@@ -164,8 +164,8 @@ Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use) {
 }
 
 const Options& ProcessOptions() {
-  // No lock is held while the environment is read, because a child that is forked during that time
-  // would wait for the lock forever.
+  // No lock is held while the environment is read. Otherwise a child that is forked during that
+  // time would wait for the lock forever.
   if (const auto* const values = process_values.load(std::memory_order_acquire)) {
     return values->options;
   }

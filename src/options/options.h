@@ -1,7 +1,7 @@
 // The options that the user sets: every UCUDNN_ variable as it was at the first call of
-// ProcessOptions(), and the later changes by SetProcessOption(). Nothing else in the library reads
-// the environment. The command line sets the same variables through the same parser,
-// ParseOptions(), a pure function. ProcessOptions() and SetProcessOption() are thread-safe.
+// ProcessOptions(), with the later changes by SetProcessOption(). Nothing else in the library reads
+// the environment. The command line sets the same variables through ParseOptions(), a pure
+// function. ProcessOptions() and SetProcessOption() are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -33,17 +33,17 @@ enum class BatchSizePolicy { kAuto, kUndivided, kPowerOfTwo, kAll };
 enum class WorkspaceDivision { kDisjoint, kShared, kConcurrent };
 enum class Solver { kExact, kGlpk };
 
-// The time at which kernels are measured, and how long measuring may take.
+// When kernels are measured, and how long measuring may take.
 struct Tuning {
   bool on = true;
   // If true, a query about a kernel waits until the kernel is measured. If false, the real
-  // library's heuristics give the answer. The answer is a promise that later plans must keep.
+  // library's heuristics answer the query. Both answers are promises that later plans must keep.
   bool before_promising = true;
-  // A kernel that no query has measured is measured once it has had this number of calls.
+  // A kernel that was not measured for a query is measured when it has had this number of calls.
   long after_calls = 2;
   double kernel_seconds = 2;
   double process_seconds = 60;
-  // Device memory for measuring; none: a quarter of the free memory.
+  // Device memory for measuring; none: a quarter of the memory that is free.
   std::optional<size_t> memory_bytes;
 };
 
@@ -63,8 +63,8 @@ struct Options {
   Mode mode = Mode::kOn;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
   bool tiles = true;  // whether single images may be computed in tiles
-  // Bytes of workspace for each kernel. None: the limit is the workspace that the caller passes or,
-  // if workspace_limit_auto is set, a part of the free memory.
+  // Bytes of workspace for each kernel. If there are none, the limit is the workspace that the
+  // caller passes or, if workspace_limit_auto is set, a part of the free memory.
   std::optional<size_t> workspace_limit;
   bool workspace_limit_auto = false;      // the limit is taken from free memory
   std::optional<size_t> total_workspace;  // bytes for all kernels; none: no common budget
@@ -106,22 +106,22 @@ struct Variable {
   bool is_switch;        // the option takes no value and sets "1"
   const char* accepted;  // the accepted values in words, for messages
   const char* help;
-  // Sets the options from `value`. The error says why the value is refused, without naming the
+  // Sets the options from `value`. The error says why the value is refused, but does not name the
   // variable.
   Status (*Apply)(std::string_view value, Options& options);
 };
 
 std::span<const Variable> Variables();
 
-// Reads all variables through `lookup`. An unreadable value keeps the default and adds a line to
-// `warnings`. The line has the variable, the value and what is accepted. If the variable is about
-// splitting, the line goes to spatial.faults instead, and all split calls will be refused.
+// Reads all variables through `lookup`. If a value is unreadable, the option keeps its default, and
+// `warnings` gets a line with the variable, the value and what is accepted. If the variable is
+// about splitting, spatial.faults gets the line instead, and all split calls will be refused.
 Options ParseOptions(const VariableLookup& lookup, std::vector<std::string>& warnings,
                      Use use = Use::kRunning);
 
-// Does the same as ParseOptions for this process's environment. A name that looks like a variable
-// of ucudnn but is none also adds a line to `warnings` or spatial.faults. With Use::kPlanning the
-// faults are added to `warnings`, too, because there is no split call that could be refused.
+// Does the same as ParseOptions for this process's environment. Also adds a line to `warnings` or
+// spatial.faults for each name that looks like a variable of ucudnn but is none. With
+// Use::kPlanning there are no split calls to refuse, so `warnings` gets the faults, too.
 Options OptionsOfEnvironment(std::vector<std::string>& warnings, Use use);
 
 // Returns the variable of this name or old name; null if there is none.

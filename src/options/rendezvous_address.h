@@ -10,7 +10,7 @@
 namespace ucudnn {
 
 // Either a port of a host, or a file that all ranks can read. Rank 0 writes its own address into
-// the file.
+// that file.
 struct RendezvousAddress {
   std::string host;  // a name or an address, IPv6 without brackets; empty: `path` is set
   uint16_t port = 0;

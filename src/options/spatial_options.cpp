@@ -5,7 +5,7 @@ namespace {
 
 std::string InRanks(int ranks) { return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"); }
 
-// Returns why this process cannot be one of the ranks of the grid; empty if it can.
+// Returns why this process cannot be one of the ranks of the grid; empty if it can be one.
 std::string RefuseRanks(const SpatialOptions& spatial) {
   const LauncherRanks& launcher = spatial.launcher;
   const std::string grid =

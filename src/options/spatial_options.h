@@ -15,11 +15,11 @@
 
 namespace ucudnn {
 
-// When the ranks gather the extents of their parts of the images: at a kernel's first execution, or
-// at each execution.
+// Says when the ranks gather the extents of their parts of the images: at a kernel's first
+// execution, or at each execution.
 enum class SpatialAgreement { kFirst, kEach };
 enum class SpatialReduction { kAll, kNone };
-// The treatment of a convolution whose images have extent 1 along a cut axis on every rank. With
+// Says how a convolution is treated whose images have extent 1 along a cut axis on every rank. With
 // kSplit, the tensors count as stripes, and the convolution is split. With kReplicated, the tensors
 // count as copies, and each rank runs the convolution alone.
 enum class SpatialOnes { kSplit, kReplicated };
@@ -46,11 +46,11 @@ struct SpatialOptions {
   std::optional<SpatialOnes> ones;
   Transport transport = Transport::kAuto;
 
-  // The reason, in one line, why every convolution, pooling and normalisation of this process is
-  // refused; empty: they are not refused.
+  // The reason why every convolution, pooling and normalisation of this process is refused, in one
+  // line; empty: they are not refused.
   std::string refusal;
   // True if `refusal` says that no launcher has set this process's rank. Processes that this
-  // process starts may be ranks.
+  // process starts may then still be ranks.
   bool lacks_ranks = false;
 
   LauncherRanks launcher;
@@ -62,8 +62,8 @@ const char* SpatialReductionName(SpatialReduction reduction);
 const char* SpatialOnesName(SpatialOnes ones);
 const char* TransportName(Transport transport);
 
-// Returns whether a variable of this name, known or not, is about splitting. A run must not go on
-// if such a variable cannot be obeyed.
+// Returns whether a variable of this name is about splitting, even if ucudnn has no such variable.
+// A run must not go on if such a variable cannot be obeyed.
 bool IsSpatialVariable(std::string_view name);
 // Returns whether the variable's value may be a secret.
 bool IsSecretVariable(std::string_view name);

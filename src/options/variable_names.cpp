@@ -11,8 +11,8 @@ namespace ucudnn {
 namespace {
 
 constexpr std::string_view kPrefix = "UCUDNN_";
-// kTestPrefix begins the names of the tests' variables. kOfTools are variables of the Python
-// modules, and of the tools that build and test ucudnn.
+// kTestPrefix begins the names of the tests' variables. kOfTools are the variables of the Python
+// modules and of the tools that build and test ucudnn.
 constexpr std::string_view kTestPrefix = "UCUDNN_TEST_";
 constexpr std::string_view kOfTools[] = {"UCUDNN_FUZZ_SETTLED", "UCUDNN_GPU_TEST_HOST",
                                          "UCUDNN_IGNORE_TOOLKIT", "UCUDNN_LIBRARY", "UCUDNN_TRACE"};

@@ -1,5 +1,5 @@
-// Finds names in the environment that look like variables of ucudnn but are none: mostly misspelt
-// names, whose values would silently have no effect. Pure functions.
+// Finds names in the environment that look like variables of ucudnn but are none. Most of them are
+// misspelt, and their values would silently have no effect. Pure functions.
 #pragma once
 
 #include <optional>
@@ -18,12 +18,12 @@ struct UnknownVariable {
 // one.
 std::optional<UnknownVariable> CheckVariableName(std::string_view name);
 
-// Both functions return one line for each unknown variable of `environment`. If there are many
-// unknown variables, both return lines for the first of them and a line with the number of the
-// remaining variables. `environment` is an array like environ: "NAME=value" and null at its end; it
-// may be null itself. Empty values count as unset. UnknownSpatialVariables returns lines for
-// variables about splitting (IsSpatialVariable), with which no split call may run. UnknownVariables
-// returns lines for all other variables.
+// UnknownSpatialVariables is for variables about splitting (IsSpatialVariable), with which no split
+// call may run, and UnknownVariables for all others. Each function returns one line for each
+// unknown variable of `environment`. If there are many, it returns lines for the first of them and
+// a line with the number of the remaining ones. `environment` is an array like environ, of
+// "NAME=value" with a null pointer at its end; it may be null itself. Variables with empty values
+// count as unset.
 std::vector<std::string> UnknownVariables(const char* const* environment);
 std::vector<std::string> UnknownSpatialVariables(const char* const* environment);
 

@@ -14,21 +14,21 @@
 namespace ucudnn::planning {
 namespace {
 
-// While refining, expected times are raised by this fraction, because a smaller gain is not worth a
-// measurement.
+// While refining, Rows raises expected times by this fraction, because a smaller gain is not worth
+// a measurement.
 constexpr double kDoubt = 0.005;
-// While exploring, an expected time is lowered by this fraction if the nearest measured size
-// differs by a factor of 2 or more, and by proportionally less if it is nearer (Gap). The true
+// While exploring, Rows lowers the expected time of a size by kHope * Gap(size): by 5 % if the
+// nearest measured size differs by a factor of 2 or more, and by less if it is nearer. The true
 // curve may have a valley below the line between measured sizes.
 constexpr double kHope = 0.05;
-// The expected times of unequal parts are raised by this fraction, because equal parts need fewer
-// measurements.
+// Rows raises the expected times of sizes that are not those of equal parts by this fraction,
+// because equal parts need fewer measurements.
 constexpr double kUnequal = 0.001;
 // LegalSizes divides a mini-batch into at most this many equal parts. If the mini-batch has more
 // steps than this, LegalSizes offers other sizes only up to the size of the smallest equal part.
 constexpr int kEveryPart = 256;
-// A bound on interpolated workspaces; no real workspace is larger. Rows of a store may hold any
-// number, because other programs may have written them.
+// Interpolated workspaces are cut to this bound, which no real workspace exceeds. Other programs
+// may have written the rows of a store, so a row may state any number of bytes.
 constexpr double kMostModelBytes = 0x1p62;
 
 using Sizes = std::set<int>;
@@ -52,8 +52,8 @@ std::map<int, bool> LegalSizes(int n, int step) {
   return sizes;
 }
 
-// Returns n, a quarter of n and a sixteenth of n. Two sizes give a line, and the third one shows
-// whether the curve is straight.
+// Returns n, a quarter of n and a sixteenth of n, the parts rounded down to multiples of the step.
+// The first two sizes give a line, and the third one shows whether the curve is straight.
 Sizes FirstSizes(int n, int step) {
   Sizes sizes = {n};
   for (const int parts : {4, 16}) sizes.insert(std::max(n / parts / step, 1) * step);
@@ -88,7 +88,7 @@ class Engine {
     if (low != points_.end() && high != points_.end()) {
       point = OnLine(low, high, size);
     } else if (high != points_.end()) {
-      // Smaller pieces are not expected to take less time per image.
+      // An engine is not expected to take less time per image for smaller pieces.
       point = Proportional(high, size);
       if (std::next(high) != points_.end()) {
         const Point line = OnLine(high, std::next(high), size);
@@ -137,7 +137,7 @@ class Knowledge {
       if (!std::isfinite(micro.time_ms) || micro.time_ms < 0) continue;
       rows_.push_back(candidate);
     }
-    // If two rows have equal times, the first one wins. So the order of rows must not depend on
+    // Of rows with equal times the first one is used. So the order of the rows must not depend on
     // which process measured first.
     std::sort(rows_.begin(), rows_.end(), [](const Candidate& a, const Candidate& b) {
       const auto key = [](const Candidate& row) {
@@ -191,8 +191,9 @@ class Knowledge {
 };
 
 // Finds the fewest equal parts of n whose workspace with `engine` fits the L2 cache, and the fewest
-// whose workspace fits half of the cache. Adds their sizes to `sizes`. Adds no size if the
-// workspace of the undivided call fits, too.
+// whose workspace fits half of the cache. Adds the sizes of these parts to `sizes`. Adds nothing
+// for the cache or for half of it if that exceeds the limit, or if the workspace of the undivided
+// call fits it.
 void AddCachedSizes(const std::vector<Candidate>& rows, const EngineId& engine,
                     const AutoRequest& request, const std::map<int, bool>& legal, Sizes& sizes) {
   const int n = request.promise.n, step = request.promise.step;
@@ -238,7 +239,7 @@ std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const 
   const Sizes asked(asked_sizes.begin(), asked_sizes.end());
   if (step >= n) return Fresh({n}, asked, 1);
   // An estimate of the number of sizes of policy powerOfTwo. If the step is a power of 2, the real
-  // number is the estimate or larger by 1.
+  // number is `powers` or `powers` + 1.
   const size_t powers =
       MicroBatchSizes(BatchSizePolicy::kPowerOfTwo, n / step, 1).size() + (n % step != 0 ? 1 : 0);
   const size_t most = 3 * powers / 2;

@@ -26,7 +26,7 @@
 namespace ucudnn::planning {
 
 struct AutoRequest {
-  PromiseRequest promise;  // the promise that the measurements are for
+  PromiseRequest promise;  // the promise for which the engines are measured
   size_t l2_bytes = 0;     // size of the device's L2 cache; 0: unknown
 };
 
@@ -37,8 +37,8 @@ struct AutoRequest {
 std::vector<int> NextSizes(std::span<const Candidate> measured, std::span<const int> asked,
                            const AutoRequest& request);
 
-// Returns a few sizes, ascending, that `policy` also measures. Their measurements show whether a
-// kernel can fit a limit. The sizes are n, parts of n and the smallest size of the policy.
+// Returns a few of the sizes that `policy` measures, ascending: n, parts of n and the smallest size
+// of the policy. Measurements at these sizes show whether a kernel can fit a limit.
 std::vector<int> FittingSizes(BatchSizePolicy policy, int n, int step);
 
 }  // namespace ucudnn::planning

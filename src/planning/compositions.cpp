@@ -30,8 +30,8 @@ bool Compositions::Admit(const MicroConfiguration& row) {
   const size_t first = static_cast<size_t>(size / step_);
   const Cost one = {row.time_ms, 1};
   if (cost_[first] <= one) return false;
-  // A new row is a new item of an unbounded knapsack: one pass over the totals from the row's own
-  // size upward adds any number of its copies.
+  // Solves an unbounded knapsack, in which the new row is a new item. One pass over the totals from
+  // the row's own size upward adds any number of copies of the row.
   for (size_t at = first; at < cost_.size(); ++at) {
     const Cost with = Sum(cost_[at - first], one);
     if (with >= cost_[at]) continue;

@@ -12,8 +12,8 @@ namespace {
 
 using Usables = std::vector<const MicroConfiguration*>;
 
-// Returns the rows that may be used, by ascending workspace. If rows are admitted in this order,
-// each row may be combined with all rows that need no more workspace than it does.
+// Returns the rows that may be used, by ascending workspace. If rows are admitted to compositions
+// in this order, no composition with a new row needs more workspace than that row.
 Usables Usable(std::span<const MicroConfiguration> measured, int n, size_t limit_bytes) {
   Usables rows;
   for (const MicroConfiguration& micro : measured) {
@@ -45,8 +45,8 @@ std::vector<Configuration> DesirableSet(std::span<const MicroConfiguration> meas
     }
     if (!faster || compositions.Of(n).first >= fastest_ms) continue;
     Configuration configuration = compositions.Divide(n);
-    // A sum of the same times in another order may differ in the last bit. So the time is compared
-    // again.
+    // Two sums of the same times in different orders may differ in the last bit. So the exact time
+    // of the configuration is compared again.
     if (configuration.TimeMs() >= fastest_ms) continue;
     fastest_ms = configuration.TimeMs();
     assert(configuration.WorkspaceBytes() == workspace_bytes);

@@ -120,8 +120,8 @@ std::vector<Step> HullSteps(const Kernels& kernels) {
 
 // The optimum of the linear relaxation, without its last step, which fits the budget only in part.
 // `price` is the rate of that step, and `slack` the bytes that are left for it. The relaxation
-// bounds every selection: a choice that differs from its kernel's pick by (bytes, ticks) costs
-// ticks + price * bytes >= 0, so no selection saves more ticks than price * slack compared with the
+// bounds every selection: if a choice differs from its kernel's pick by (bytes, ticks), then ticks
+// + price * bytes >= 0. So no selection saves more ticks than price * slack compared with the
 // picks.
 struct Relaxation {
   std::vector<size_t> pick;  // index of the item that each kernel has
@@ -163,7 +163,8 @@ struct Change {
 
 // A kernel, with the changes of its pick that the optimum may contain.
 struct Core {
-  // The least CostOf() of the changes, each divided by the bytes that the change adds or saves.
+  // For each change, CostOf() is divided by the number of bytes that the change adds or saves. This
+  // is the least of these quotients.
   double distance;
   size_t kernel;
   std::vector<Change> changes;
@@ -240,8 +241,8 @@ class Search {
   }
 
  private:
-  // Returns (ticks + price * bytes) * price.bytes, which is a whole number. It measures the cost of
-  // a change whose bytes are valued at the price.
+  // Returns (ticks + price * bytes) * price.bytes, which is a whole number: the cost of a change if
+  // its bytes are valued at the price.
   Wide CostOf(int64_t bytes, int64_t ticks) const {
     return Wide{ticks} * relaxation_.price.bytes + Wide{bytes} * relaxation_.price.ticks;
   }
@@ -290,9 +291,9 @@ class Search {
     return prospects;
   }
 
-  // Returns whether the kernels that are not searched yet can save `ticks` by using `bytes` more.
-  // If `ticks` is negative, these kernels may lose up to -ticks. If `bytes` is negative, they must
-  // give up -bytes.
+  // Returns whether the kernels that are not searched yet may save `ticks` by using at most `bytes`
+  // more. If `ticks` is negative, these kernels may lose up to -ticks. If `bytes` is negative, they
+  // must give up -bytes.
   static bool MayReach(int64_t ticks, int64_t bytes, const Prospects& to_come) {
     if (bytes >= 0) return Wide{ticks} * to_come.saves.bytes <= Wide{bytes} * to_come.saves.ticks;
     return Wide{-ticks} * to_come.costs.bytes >= Wide{-bytes} * to_come.costs.ticks;
@@ -306,7 +307,8 @@ class Search {
            MayReach(behind, best_.bytes - 1 - state.bytes, to_come);
   }
 
-  // Merges two lists that are sorted by bytes, and drops states that another state beats.
+  // Merges two lists that are sorted by bytes. Drops each state that a state with at most as many
+  // bytes beats or equals in ticks.
   void Merge(const std::vector<State>& a, const std::vector<State>& b,
              std::vector<State>& merged) const {
     merged.clear();

@@ -13,7 +13,7 @@ namespace ucudnn::planning {
 // the caller sets one math type for all pieces.
 struct MathGroup {
   MathType math;
-  // The engines' names contain no math type, as if `math` were the problem's own math type.
+  // The engines' names state no math type, because all these engines have the math type `math`.
   std::vector<Candidate> candidates;
 };
 

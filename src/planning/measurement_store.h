@@ -23,7 +23,7 @@ struct Platform {
 
 struct Measurement {
   MicroConfiguration micro;
-  int samples = 0;  // number of timed runs, of which time_ms is the median
+  int samples = 0;  // number of samples, of which time_ms is the median
   // The engine's output matched the undivided engine's output once on this platform.
   bool verified = false;
 
@@ -59,8 +59,8 @@ struct EnginePromise {
   bool operator==(const EnginePromise&) const = default;
 };
 
-// Return Ok, or why no store can hold `promise`. CheckPromiseKey checks only the key, which is all
-// that FindPromise uses.
+// Return Ok, or why no store can hold `promise`. CheckPromiseKey does not check the workspace,
+// which FindPromise does not use.
 Status CheckPromise(const EnginePromise& promise);
 Status CheckPromiseKey(const EnginePromise& promise);
 
@@ -68,8 +68,8 @@ class MeasurementStore {
  public:
   virtual ~MeasurementStore() = default;
 
-  // Returns where measurements are written, for messages; empty if other processes cannot find
-  // them.
+  // Returns the place where measurements are written, for messages; empty if other processes cannot
+  // find that place.
   virtual std::string Place() { return {}; }
 
   // Returns all measurements of a kernel family (problem.n is ignored) on `platform`, unfiltered.
@@ -79,16 +79,16 @@ class MeasurementStore {
   virtual Result<std::vector<KernelMeasurements>> ReadAll(
       const std::vector<ConvolutionProblem>& problems, const Platform& platform);
 
-  // Adds measurements in one transaction, together with the statement that every engine was
-  // measured at `complete_sizes`. The first writer wins: a stored row for the same engine and
-  // micro-batch does not change.
+  // Adds measurements in one transaction, and records in it that every engine was measured at
+  // `complete_sizes`. The first writer wins: a stored row for the same engine and micro-batch does
+  // not change.
   virtual Status Write(const ConvolutionProblem& problem, const Platform& platform,
                        const std::vector<Measurement>& measurements,
                        const std::vector<int>& complete_sizes) = 0;
 
-  // Notes that the output of each row's engine, at the row's micro-batch size, matched the
+  // Records that the output of each row's engine, at the row's micro-batch size, matched the
   // undivided engine's output on `platform`. From now on, Read returns these rows as verified,
-  // whichever process made them.
+  // whichever process measured them.
   virtual Status MarkVerified(const ConvolutionProblem& problem, const Platform& platform,
                               const std::vector<MicroConfiguration>& rows) = 0;
 

@@ -9,9 +9,9 @@
 namespace ucudnn::planning {
 
 // Returns the sizes to measure, ascending, for a mini-batch of `n` that may be divided at multiples
-// of `step`. undivided: {n}; powerOfTwo: {1, 2, 4, ... < n} and n; all: {1 ... n}. Sizes that are
-// not multiples of `step` are left out. Two sizes are exceptions: n, and n mod step, which only a
-// last piece may have.
+// of `step`. undivided: {n}; powerOfTwo: {1, 2, 4, ... < n} and n; all: {1 ... n}. Leaves out sizes
+// that are not multiples of `step`, but not n, and not n mod step, which only a last piece may
+// have.
 std::vector<int> MicroBatchSizes(BatchSizePolicy policy, int n, int step);
 
 }  // namespace ucudnn::planning

@@ -10,7 +10,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// Kernels that share one size. Each lane on which one of the kernels runs gets a slot of that size.
+// Kernels whose slots have one size. The group has a slot of that size on each of `lanes`, the
+// lanes on which one of the kernels runs.
 struct Group {
   std::vector<size_t> kernels;
   std::vector<int> lanes;  // each lane once
@@ -101,7 +102,7 @@ double TimeWithin(const NetworkKernel& kernel, size_t bytes) {
 
 // Returns the sizes that a group may get, ascending: the smallest size, and every larger size that
 // fits the budget and makes one of the group's kernels faster. The bytes of a choice are the sum
-// over the group's lanes. Its time is the sum over the group's kernels.
+// over the group's lanes. The time of a choice is the sum over the group's kernels.
 Choices ChoicesOf(const Group& group, std::span<const NetworkKernel> kernels, size_t budget_bytes) {
   assert(!group.kernels.empty() && !group.lanes.empty());
   double time_ms = 0;
@@ -201,9 +202,9 @@ Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, siz
   if (Missing(groups, kernels, budget_bytes) > 0) return by_kernel();
   UCUDNN_ASSIGN_OR_RETURN(DividedNetwork of_lanes,
                           Divide(kernels, groups, false, budget_bytes, solver));
-  // A slot for one lane is never larger than the slots of the lane's kernels together. But lanes
-  // that are joined have slots of one size, which one lane may need and another cannot use. So the
-  // slots of joined lanes may need more than slots for kernels.
+  // A lane's slot is never larger than the slots of the lane's kernels together. But joined lanes
+  // have slots of one size, which one of the lanes may need and another cannot use. So the slots of
+  // joined lanes may together need more than one slot for each kernel.
   if (std::all_of(groups.begin(), groups.end(),
                   [](const Group& group) { return group.lanes.size() == 1; }) ||
       Missing(OneEach(kernels), kernels, budget_bytes) > 0) {

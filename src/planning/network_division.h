@@ -36,16 +36,16 @@ struct Slot {
 struct DividedNetwork {
   std::vector<size_t> share_bytes;  // for each kernel, its share on each lane on which it runs
   std::vector<Slot> slots;          // slots of more than 0 bytes
-  bool by_kernel = false;           // true if each slot is for one kernel
+  bool by_kernel = false;           // each slot is for one kernel
   // Kernels that have the same share. Each of the group's `lanes` lanes has a slot of this size.
   struct Group {
     std::vector<size_t> kernels;
     size_t lanes = 0;
   };
   std::vector<Group> groups;
-  size_t total_bytes = 0;    // sum over all slots, since all may be in use at once
+  size_t total_bytes = 0;    // sum over all slots, because all slots may be in use at once
   double total_time_ms = 0;  // time of one iteration
-  bool optimal = true;       // proven to be the fastest that `division` allows
+  bool optimal = true;       // no division that `division` allows is faster
   double gap_ms = 0;         // no allowed division is faster by more than this
 };
 
@@ -58,9 +58,10 @@ std::optional<Shortage> FindShortage(std::span<const NetworkKernel> kernels, siz
 // Returns the division whose slots fit the budget and whose iteration takes the least time. With
 // kDisjoint, each kernel has a slot on each lane on which it runs. With kShared and kConcurrent,
 // each lane has one slot, large enough for each kernel of the lane, and lanes that have a kernel in
-// common have slots of one size. If the slots of kDisjoint would be faster, the result has them
-// instead. The work besides the solver's is proportional to the number of all choices. Fails if a
-// kernel has no choice or no lane, if there is a shortage, or if the solver fails.
+// common have slots of one size. If the slots of kDisjoint are faster, or only they fit the budget,
+// the result has them instead. The work besides the solver's is proportional to the number of all
+// choices. Fails if a kernel has no choice or no lane, if there is a shortage, or if the solver
+// fails.
 Result<DividedNetwork> DivideNetwork(std::span<const NetworkKernel> kernels, size_t budget_bytes,
                                      WorkspaceDivision division, DivisionSolver& solver);
 

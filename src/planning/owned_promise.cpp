@@ -30,8 +30,8 @@ bool Gains(double time_ms, const Candidate* over) {
   return over == nullptr || time_ms < (1 - kHysteresis) * over->micro.time_ms;
 }
 
-// Returns the fastest tiles of each numeric class for every workspace size that the request allows,
-// by ascending workspace.
+// Returns, for every workspace size that the request allows, the fastest tiles of each numeric
+// class. Smaller sizes come first.
 std::vector<Configuration> DesirableTilings(std::span<const Tiling> tilings,
                                             PromiseRequest request) {
   std::set<size_t> sizes;

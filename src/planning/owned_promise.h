@@ -23,7 +23,7 @@ std::vector<Configuration> OwnedChoices(std::span<const Candidate> measured,
 
 // Returns the fastest of OwnedChoices as a promise; none if there are no choices. workspace_bytes
 // is 0, and owned_bytes is the workspace of the plan, at most the request's limit. `reported` is
-// the engine without workspace, with the plan's time.
+// the engine that runs without workspace, but has the plan's time.
 std::optional<Promise> MakeOwnedPromise(std::span<const Candidate> measured,
                                         const PromiseRequest& request,
                                         std::span<const Tiling> tilings = {});
@@ -35,12 +35,13 @@ std::optional<Promise> MakeOwnedPromiseOf(const Configuration& configuration,
                                           std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
-// Returns `promise` with its undivided engine as the plan, which uses no workspace of ucudnn.
+// Returns `promise` with its undivided engine in place of its plan, and without workspace of
+// ucudnn.
 Promise UndividedAlone(Promise promise);
 
-// Returns `promise` with the pieces `alone` as its only plan, for calls that only the reported
-// algorithm supports. ucudnn provides the workspace if `alone` needs more than the promised
-// workspace. REQUIRES: `alone` has runs.
+// Returns `promise` with the pieces `promise.alone` as its only plan, for calls that only the
+// reported algorithm supports. ucudnn provides the workspace if these pieces need more than the
+// promised workspace. REQUIRES: `promise.alone` has runs.
 Promise Alone(Promise promise);
 
 }  // namespace ucudnn::planning

@@ -11,7 +11,7 @@
 namespace ucudnn::planning {
 namespace {
 
-// Held while any plug-in solves. Two plug-ins may call one common library, which need not be
+// Locked while any plug-in solves. Two plug-ins may call one common library, which need not be
 // thread-safe.
 Mutex solving;
 

@@ -13,8 +13,8 @@ namespace ucudnn::planning {
 
 class PreferredSolver : public DivisionSolver {
  public:
-  // The most time that a plug-in may take: kOffline in a command that only plans, kInsideCall while
-  // a call of the program waits.
+  // The most time that a plug-in may take. kOffline is for a command that only plans, and
+  // kInsideCall for a call of the program that waits for the solver.
   static constexpr std::chrono::milliseconds kOffline{60000};
   static constexpr std::chrono::milliseconds kInsideCall{1000};
 
@@ -32,7 +32,7 @@ class PreferredSolver : public DivisionSolver {
 
  private:
   std::unique_ptr<DivisionSolver> plugin_;  // null: only exact_ is used
-  bool by_plugin_ = false;                  // the plug-in made the latest selection
+  bool by_plugin_ = false;                  // the plug-in made the latest selection, not exact_
   KnapsackSolver exact_;
   std::string why_;
 };

@@ -94,8 +94,8 @@ const Candidate* FastestNative(const Candidates& allowed, int n) {
 
 // Returns whether an undivided engine of class `undivided` may replace a plan whose largest piece
 // is `largest`. The engine must be at least as exact as the plan. If the caller's API lacks the
-// largest piece's engine, the undivided engine is reported, so it must not be more exact than the
-// plan, either.
+// largest piece's engine, the program is told the undivided engine. So this engine must not be more
+// exact than the plan, either.
 bool Replaces(NumericClass undivided, const Candidate& largest) {
   return largest.native ? IsExactAs(undivided, largest.numeric) : undivided == largest.numeric;
 }
@@ -152,8 +152,9 @@ std::optional<Configuration> BestDivided(const Candidates& allowed, const Promis
 }
 
 // Returns the candidate that replaces a plan of `plan_bytes`: the fastest undivided engine of the
-// caller's API within these bytes. If all undivided engines exceed these bytes, returns the engine
-// that exceeds them least. Considers only candidates that `serves` accepts; null if there are none.
+// caller's API within these bytes or, if there is none, the undivided engine of the caller's API
+// with the least workspace. Considers only candidates that `serves` accepts; null if there are
+// none.
 template <typename Serves>
 const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_bytes, Serves serves) {
   const auto better = [&](const Candidate& a, const Candidate& b) {
@@ -172,7 +173,7 @@ const Candidate* UndividedFor(const Candidates& allowed, int n, size_t plan_byte
 }
 
 // Returns the promise of `configuration`, whose largest piece is `largest_candidate`. The promised
-// workspace is the plan's own or, if no undivided engine fits that, the least workspace of any
+// workspace is the plan's workspace or, if no undivided engine fits that, the least workspace of an
 // undivided engine. If only a nondeterministic engine can replace a deterministic plan, the plan is
 // promised as nondeterministic. Returns none if no undivided engine within the limit is as exact as
 // the plan.
@@ -212,8 +213,8 @@ std::optional<Promise> PromiseOf(const Configuration& configuration, const Candi
   return PromiseOf(configuration, *largest, allowed, request);
 }
 
-// Returns the fastest allowed candidate of a kind of tile that is no coarser than `coarsest`; null
-// if there is none. The result does not depend on the order of the candidates.
+// Returns the fastest allowed candidate of `kind` that is no coarser than `coarsest`; null if there
+// is none. The result does not depend on the order of the candidates.
 const Candidate* FastestOf(const Tiling::Kind& kind, const PromiseRequest& request,
                            NumericClass coarsest) {
   const auto costs = [](const MicroConfiguration& micro) {
@@ -232,8 +233,9 @@ std::optional<Promise> PromiseOfTiles(std::span<const Tiling> tilings, const Can
                                       const PromiseRequest& request, NumericClass coarsest) {
   auto configuration = FastestTiles(tilings, request, coarsest);
   if (!configuration) return std::nullopt;
-  // The largest piece is passed as not native: the program will ask the library about the reported
-  // engine, and the library knows neither tiles nor engines that the program's API lacks.
+  // The program will ask the library about the reported engine. The library knows neither tiles nor
+  // engines that the program's API lacks. So the largest piece is passed as not native, and the
+  // undivided engine is reported.
   return PromiseOf(*configuration, {configuration->Largest(), coarsest, false}, allowed, request);
 }
 
@@ -243,7 +245,7 @@ std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measu
                                                 const PromiseRequest& request) {
   Candidates allowed;
   for (const Candidate& candidate : measured) {
-    // Another program may have written the store. A time that is not finite cannot be compared.
+    // Other programs may have written the store. A time that is not finite cannot be compared.
     if (!std::isfinite(candidate.micro.time_ms) || candidate.micro.time_ms < 0) continue;
     if (candidate.micro.workspace_bytes > request.limit_bytes) continue;
     if (request.deterministic && !candidate.micro.deterministic) continue;
@@ -268,10 +270,10 @@ std::optional<Promise> MakePromise(std::span<const Candidate> measured,
   const Candidates allowed = AllowedCandidates(measured, request);
   const Candidate* const native = FastestNative(allowed, request.n);
   if (native == nullptr) return std::nullopt;
-  // A division must gain enough over the best undivided engine. If the caller's API lacks that
-  // engine, the engine must itself gain enough over the best engine of the API. Only engines and
-  // divisions that can be promised are considered, so that an engine or division that cannot be
-  // promised does not hide the next best one.
+  // A division must gain kHysteresis over the best undivided engine. If the caller's API lacks that
+  // engine, the engine must itself gain kHysteresis over the best engine of the caller's API. Only
+  // engines and divisions that can be promised are considered, so that one that cannot be promised
+  // does not hide the next best one.
   const Candidate* const foreign = FastestForeign(allowed, request.n);
   const bool foreign_gains =
       foreign != nullptr && foreign->micro.time_ms < (1 - kHysteresis) * native->micro.time_ms;

@@ -14,7 +14,7 @@
 
 namespace ucudnn::planning {
 
-// The fastest undivided engines within the limit. A plan's gain is stated in comparison with them.
+// The fastest undivided engines within the limit, with which a plan is compared to state its gain.
 // An engine is empty if none is known.
 struct Baselines {
   MicroConfiguration own_api;  // fastest of the API that the program calls
@@ -34,8 +34,8 @@ struct Candidate {
 };
 
 // The measurements of one grid of tiles, for each kind of tile. The engines are engines of the
-// kind's own problem. Time and workspace are for one tile and include the summing of partials. The
-// times assume that all tiles run one after the other.
+// kind's own problem, not of the whole convolution. Time and workspace are for one tile and include
+// the summing of partials. The times assume that all tiles run one after the other.
 struct Tiling {
   struct Kind {
     int count = 0;                      // number of tiles
@@ -63,8 +63,8 @@ struct Promise {
   Configuration configuration;
   MicroConfiguration undivided;
   Baselines baselines;
-  // The engine with which the pieces are compared if `undivided` is empty: the engine of `reported`
-  // on the whole mini-batch, which does not fit the limit.
+  // The engine with which the pieces are compared if `undivided` is empty. It is the engine of
+  // `reported` on the whole mini-batch, and does not fit the limit.
   MicroConfiguration reference;
   size_t limit_bytes = 0;  // the ceiling under which the promise was made
   // Pieces of the reported algorithm only, for calls that no other engine supports. They fit
@@ -74,13 +74,13 @@ struct Promise {
   // True if the plan was made before everything was measured. A better plan may replace it later,
   // within the same promise.
   bool provisional = false;
-  // True if the pieces were run and compared in this process. Then a capture may contain them. If
-  // `undivided` is also empty, the pieces keep the promise alone.
+  // True if the pieces were run and compared in this process, so that a capture may contain them.
+  // If `undivided` is also empty, the pieces keep the promise alone.
   bool ran_here = false;
   // True if the plan comes from a workspace plan. Then no other plan replaces it.
   bool of_workspace_plan = false;
-  // Workspace that ucudnn provides for the plan. If it is not 0, `workspace_bytes` is 0 and
-  // `undivided` needs none. If `undivided` is empty, this workspace must be set aside
+  // Bytes of workspace that ucudnn provides for the plan. If this is not 0, `workspace_bytes` is 0
+  // and `undivided` needs no workspace. If `undivided` is empty, this workspace must be set aside
   // (AssuredBytes).
   size_t owned_bytes = 0;
   std::string no_tiles;  // if a limit excludes faster engines: why no tiles fit, either
@@ -95,8 +95,8 @@ struct PromiseRequest {
   int step = 1;                // pieces begin at multiples of this many images (LegalStep)
   size_t limit_bytes = 0;      // limit of every promise
   bool deterministic = false;  // only deterministic engines may serve
-  // If set, the caller chose an engine of this class; then only engines of this class and of
-  // kDirect may serve.
+  // If set, the caller chose an engine of this numeric class. Then only engines of this class and
+  // of kDirect may serve.
   std::optional<NumericClass> chosen;
 
   bool operator==(const PromiseRequest&) const = default;
@@ -115,25 +115,25 @@ std::vector<const Candidate*> AllowedCandidates(std::span<const Candidate> measu
 
 // A running process divides a kernel only if the division was measured to be faster by at least
 // this fraction than the fastest undivided engine that fits. An engine that the caller's API lacks
-// must gain as much.
+// must be faster by this fraction than the fastest engine of the caller's API.
 constexpr double kHysteresis = 0.03;
 
 // Makes the fastest promise. Returns none if no engine of the caller's API runs undivided within
-// the limit; then the real need must be promised. A larger limit makes the promise slower by at
-// most kHysteresis: the time under the larger limit, times (1 - kHysteresis), is at most the time
-// under the smaller limit.
+// the limit; then the caller must be told the real need. A larger limit makes the promise slower by
+// at most kHysteresis: the time under the larger limit, times (1 - kHysteresis), is at most the
+// time under the smaller limit.
 std::optional<Promise> MakePromise(std::span<const Candidate> measured,
                                    const PromiseRequest& request);
 
-// Returns the time of the fastest plan that can be promised, even if its gain over other plans is
-// small. Returns none if MakePromise returns none. (1 - kHysteresis) times the time of
-// MakePromise's plan is at most this time.
+// Returns the time of the fastest plan that can be promised, even if the plan is faster than other
+// plans by less than kHysteresis. Returns none if MakePromise returns none. (1 - kHysteresis) times
+// the time of MakePromise's plan is at most this time.
 std::optional<double> FastestPromisableMs(std::span<const Candidate> measured,
                                           const PromiseRequest& request);
 
 // Returns the promise of the plan `configuration`, whose pieces are among `measured`. Returns none
-// if the request does not allow it, if a piece is less exact or less deterministic than the largest
-// piece, or if no undivided engine of the caller's API can replace it.
+// if the request does not allow the plan, if a piece is less exact or less deterministic than the
+// largest piece, or if no undivided engine of the caller's API can replace the plan.
 std::optional<Promise> MakePromiseOf(const Configuration& configuration,
                                      std::span<const Candidate> measured,
                                      const PromiseRequest& request);
@@ -144,8 +144,8 @@ std::optional<Configuration> FastestTiles(std::span<const Tiling> tilings,
                                           const PromiseRequest& request, NumericClass coarsest);
 // Returns `promise` or, if tiles are faster by kHysteresis, the promise of these tiles. If
 // `promise` is none, neither an undivided engine nor a division of the mini-batch fits, and the
-// tiles need not be faster. A promise of tiles reports an undivided engine of the caller's API
-// among `measured`, which serves the calls that tiles cannot serve.
+// tiles need not be faster than anything. A promise in tiles reports an undivided engine of the
+// caller's API among `measured`, which runs the calls that tiles cannot serve.
 std::optional<Promise> OrInTiles(std::optional<Promise> promise, std::span<const Tiling> tilings,
                                  std::span<const Candidate> measured,
                                  const PromiseRequest& request);

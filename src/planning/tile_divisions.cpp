@@ -19,8 +19,9 @@ std::vector<MicroConfiguration> RowsOfTiles(const ConvolutionProblem& problem, c
   const auto sum = std::find_if(measured.begin(), measured.end(),
                                 [](const auto& row) { return row.engine.is_partial_sum(); });
   const size_t packed_bytes = PackedBytes(tiles.kinds[kind]);
-  // Several kinds of tiles may have the same slack twin but pack different tensors. So the packing
-  // of this kind is the one whose workspace has `packed_bytes`.
+  // `measured` may have the packing rows of other kinds of tiles that have the same slack twin, but
+  // pack different tensors. The packing row of this kind is the one whose workspace has
+  // `packed_bytes`.
   const auto pack = std::find_if(measured.begin(), measured.end(), [&](const auto& row) {
     return row.engine.is_packing() && row.workspace_bytes == packed_bytes;
   });

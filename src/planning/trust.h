@@ -1,5 +1,5 @@
-// The proofs that a plan computes the same as the undivided convolution, and the result of a
-// comparison. Plain values.
+// Which comparison with the undivided convolution a plan needs before it may run, and the result of
+// a comparison. Plain values.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ enum class Proof {
 
 constexpr bool IsHere(Proof proof) { return proof == Proof::kHere || proof == Proof::kKnownHere; }
 constexpr bool MayCompare(Proof proof) { return proof == Proof::kOnce || proof == Proof::kHere; }
-// Returns the proof to ask for in place of `proof` when no comparison may be made.
+// Returns the proof to ask for instead of `proof` when no comparison may be made.
 constexpr Proof WithoutComparing(Proof proof) {
   return IsHere(proof) ? Proof::kKnownHere : Proof::kKnown;
 }

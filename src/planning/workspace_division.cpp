@@ -40,8 +40,8 @@ Result<Selection> Solve(std::span<const DesirableConfigurations> kernels,
   return solver.Solve(choices, budget_bytes);
 }
 
-// In one shared segment each kernel can use the whole budget, so each kernel gets its fastest
-// configuration within the budget.
+// Returns the selection for one shared segment: each kernel can use the whole budget, so each
+// kernel gets its fastest configuration within the budget.
 Selection FastestWithin(std::span<const DesirableConfigurations> kernels, size_t budget_bytes) {
   Selection selection;
   for (const DesirableConfigurations& kernel : kernels) {

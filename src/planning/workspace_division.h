@@ -27,8 +27,9 @@ struct DividedWorkspace {
   double gap_ms = 0;           // the most by which another division may be faster
 };
 
-// Returns the bytes that kernels with these workspaces reserve together: their sum if each has its
-// own segment (kDisjoint), the largest if they share one segment.
+// Returns the bytes that kernels with these workspaces reserve together. With kDisjoint, each
+// kernel has its own segment, so this is their sum; otherwise they share one segment, so this is
+// the largest.
 size_t ReservedBytes(std::span<const size_t> workspace_bytes, WorkspaceDivision division);
 
 // Says by how much a budget falls short of the kernels' smallest workspaces.

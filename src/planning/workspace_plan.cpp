@@ -61,9 +61,9 @@ bool ComesAfter(const WorkspacePlanKernel& kernel, int other) {
   return std::binary_search(kernel.order_after.begin(), kernel.order_after.end(), other);
 }
 
-// Keeps the first entry of each problem and removes the other entries. In the result, an entry
-// comes after another one (order_after) only if, in the file, every entry of the first problem
-// comes after every entry of the other problem.
+// Keeps the first entry of each problem and API and removes the others. In the result, one kernel
+// comes after another one (order_after) only if, in the file, every entry of the one comes after
+// every entry of the other.
 void KeepFirstOfEach(WorkspacePlan& plan) {
   std::vector<WorkspacePlanKernel> all = std::move(plan.kernels);
   plan.kernels.clear();

@@ -28,17 +28,19 @@ struct WorkspacePlanKernel {
   ConvolutionProblem problem;   // with its mini-batch
   Api api = Api::kLegacy;       // the API through which it is called
   Configuration configuration;  // for n images, or for the tiles of its grid
-  // An index into WorkspacePlan::segments; -1: the kernel uses its caller's workspace.
+  // An index into WorkspacePlan::segments; -1: the kernel uses the workspace that its caller
+  // passes.
   int segment = -1;
   // The number of lanes on which the kernels of this kernel's segment run, according to the
   // kernel's entry in the file.
   size_t lanes = 1;
   // Indices into WorkspacePlan::kernels, ascending; the kernel's own index may be among them. The
-  // program promises that on the device a call of this kernel begins only after the latest calls of
-  // the listed kernels have ended, on whichever lanes.
+  // program promises that, on the device, a call of this kernel begins only after the latest call
+  // of each of these kernels has ended, whatever lanes the calls are on.
   std::vector<int> order_after;
 
-  // `has_total` says that the file has total_bytes; `kernels` is the number of its kernels.
+  // `has_total` says whether the file has total_bytes; `kernels` is the number of kernels in the
+  // file.
   void Members(json::Object& member, bool has_total, size_t kernels);
 };
 
@@ -56,14 +58,15 @@ struct WorkspacePlan {
   std::string device;                 // as the driver names it
   int cudnn = 0;                      // cudnnGetVersion(); 0: unknown
   std::optional<size_t> limit_bytes;  // ceiling of each kernel's workspace; none: no limit
-  // One budget for all kernels; none: each kernel uses its caller's workspace.
+  // The size of one budget for all kernels; none: each kernel uses the workspace that its caller
+  // passes.
   std::optional<size_t> total_bytes;
   WorkspaceDivision division = WorkspaceDivision::kConcurrent;
   std::vector<WorkspacePlanKernel> kernels;  // one for each problem and API
   std::vector<WorkspacePlanSegment> segments;
   size_t reserved_bytes = 0;  // sum over all copies of all segments; within total_bytes
 
-  // Lists the members of the file, which `ucudnn workspace -o` writes.
+  // Lists the members of the file for `member`, which reads or writes them.
   void Members(json::Object& member);
 
   // Returns the index of the kernel that calls of this problem and API follow; -1: none. The

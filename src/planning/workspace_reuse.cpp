@@ -46,8 +46,8 @@ std::optional<Configuration> OptimizeWorkspaceReuse(std::span<const MicroConfigu
   for (const MicroConfiguration& micro : measured) {
     if (micro.workspace_bytes <= limit_bytes) fastest.Add(micro);
   }
-  // AdmitUpTo admits sizes in ascending order, so a row that is no faster than smaller pieces
-  // together is dropped before larger compositions are built from it.
+  // AdmitUpTo admits sizes in ascending order. So a row is dropped if smaller pieces together are
+  // as fast, before larger compositions are built from the row.
   Compositions compositions(n, step);
   AdmitUpTo(n, n, step, fastest, compositions);
   if (!std::isfinite(compositions.Of(n).first)) return std::nullopt;
@@ -63,8 +63,8 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
     fastest.Add(*piece.micro);
     if (piece.may_be_largest) largest_of_size.Add(*piece.micro);
   }
-  // In the loop, `admitted` has all pieces of at most `size` images. These are the pieces that may
-  // follow a largest piece of `size` images.
+  // After the call of Admit in the loop, `admitted` has all pieces of at most `size` images. These
+  // are the pieces that may follow a largest piece of `size` images.
   Compositions admitted(n, step);
   const MicroConfiguration* largest = nullptr;
   Cost best = {below_ms, 0};
@@ -82,8 +82,8 @@ std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Pie
   const int size = largest->micro_batch;
   Compositions others(n, step);
   AdmitUpTo(size - 1, n, step, fastest, others);
-  // If the largest piece is as fast as the fastest engine of its size, the largest piece is
-  // repeated, so that the division does not need another engine.
+  // If the largest piece is as fast as the fastest engine of its size, other pieces of this size
+  // also run the engine of the largest piece, so that the division needs no further engine.
   others.Admit(largest->time_ms <= fastest[size]->time_ms ? *largest : *fastest[size]);
   Configuration configuration = others.Divide(n - size);
   std::vector<Run>& runs = configuration.runs;

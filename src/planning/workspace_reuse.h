@@ -25,8 +25,8 @@ struct Piece {
   bool may_be_largest = false;
 };
 
-// Like OptimizeWorkspaceReuse, but `may_be_largest` must be true for the Largest() piece, and
-// workspace is not limited. Returns none if no such division takes less than `below_ms`. The pieces
+// Like OptimizeWorkspaceReuse, but workspace is not limited, and `may_be_largest` must be true for
+// the Largest() piece. Returns none if no such division takes less than `below_ms`. The pieces
 // after the Largest() piece may have the same size and a faster engine for which `may_be_largest`
 // is false. The result is exact.
 std::optional<Configuration> OptimizeWorkspaceReuseByLargest(std::span<const Piece> pieces, int n,

@@ -16,14 +16,14 @@ namespace ucudnn::tuning {
 using Clock = std::chrono::steady_clock;
 
 // The purposes for which time is spent. Comparing a plan costs one run of the plan and one run of
-// the undivided engine; a plan runs for the program only after it was compared.
+// the undivided engine. A plan runs for the program only after it was compared.
 enum class Use { kMeasuring, kComparing };
 
 class Budget {
  public:
   using Seconds = std::chrono::duration<double>;
   // The part of the process's time budget that measuring must leave for comparing. Comparing may
-  // take all of the remaining time.
+  // use all of the time that is left, not only this part.
   static constexpr double kComparingShare = 0.25;
 
   // `bounds` is none for the offline commands, which measure without bounds.
@@ -50,15 +50,15 @@ class Budget {
     }
     return After(TurnOf(Left(Use::kMeasuring), multiply_adds / std::max(largest, multiply_adds)));
   }
-  // Returns the length of a turn: an eighth of the time that is `left` for measuring, because a
-  // program asks about kernel after kernel and does not say how many will follow. A kernel with
-  // less than a quarter of the arithmetic of the largest kernel so far gets half as much, because
-  // its plan gains less.
+  // Returns the length of a turn: an eighth of the time that is `left` for measuring. A program
+  // asks about kernel after kernel and does not say how many will follow. A kernel with less than a
+  // quarter of the arithmetic of the largest kernel so far gets a sixteenth, because its plan gains
+  // less.
   static Seconds TurnOf(Seconds left, double share_of_largest) {
     return left / (share_of_largest < 0.25 ? 16 : 8);
   }
 
-  // Returns the bytes of device memory that one measurement may take while `free_bytes` are free.
+  // Returns the bytes of device memory that one measurement may use while `free_bytes` are free.
   size_t MemoryBytes(size_t free_bytes) const {
     return bounds_ ? bounds_->memory_bytes.value_or(free_bytes / 4)
                    : std::numeric_limits<size_t>::max();
@@ -75,7 +75,7 @@ class Budget {
   }
   static Clock::time_point After(Seconds left) {
     if (left <= Seconds::zero()) return Clock::time_point::min();
-    // More than a year counts as no bound, because it may not fit a time point.
+    // More than a year counts as no bound, because a later time may not fit a time point.
     if (left > std::chrono::hours(24 * 365)) return Clock::time_point::max();
     return Clock::now() + std::chrono::duration_cast<Clock::duration>(left);
   }

@@ -21,7 +21,7 @@ struct Bfloat16 {
   uint16_t bits;
 };
 
-// Returns NaN for infinities, because neither NaN nor infinity agrees with any number.
+// Returns NaN for infinities, because neither a NaN nor an infinity may agree with any number.
 inline float Value(Half half) {
   const uint32_t magnitude = uint32_t{half.bits} & 0x7fffu;
   // The product changes the bias of the exponent from 15 to 127, and also converts subnormal
@@ -72,8 +72,8 @@ struct Encoding<Bfloat16> {
   static constexpr Bits kExponent = 0x7f80u;
 };
 
-// Returns whether all elements are equal bit by bit and all values are finite. They usually are, so
-// this test is made as fast as memory allows.
+// Returns whether all elements of `got` and `expected` are equal bit by bit and finite. They
+// usually are, so this test is made as fast as memory allows.
 template <typename Element>
 bool SameAndFinite(const Element* got, const Element* expected, int64_t count) {
   using Bits = typename Encoding<Element>::Bits;
@@ -124,7 +124,8 @@ void CompareRun(const Element* got, const Element* expected, const ElementRun& r
     for (int64_t i = begin; i < end; ++i) {
       const Real a = Value(got[i * run.stride]), b = Value(expected[i * run.stride]);
       if (Agree(a, b, tolerance)) continue;
-      // NaN counts as the largest distance. If distances are equally large, the first one is kept.
+      // NaN counts as the largest distance. Of elements with equally large distances, the first one
+      // is kept.
       const double apart = std::abs(static_cast<double>(a) - static_cast<double>(b));
       if (differences.count++ == 0 || apart > farthest() ||
           (std::isnan(apart) && !std::isnan(farthest()))) {
@@ -163,8 +164,8 @@ void CompareTyped(const Comparison& comparison, int64_t begin, std::span<std::by
     }
   });
   if (!untouched || differences.gap) return;
-  // The elements were overwritten with `untouched`, so every byte must have this value now. That is
-  // so if the first byte has it and each byte equals the next one.
+  // The elements were compared and then overwritten with `untouched`. So every byte must have this
+  // value now, which is so if the first byte has it and each byte equals the next one.
   if (got_bytes.empty() ||
       (got_bytes[0] == *untouched &&
        std::memcmp(got_bytes.data(), got_bytes.data() + 1, got_bytes.size() - 1) == 0)) {

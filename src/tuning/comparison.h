@@ -1,5 +1,5 @@
-// Compares two tensors in device memory, element by element. They are copied to the host in chunks
-// and compared there.
+// Compares two tensors in device memory, element by element. The tensors are copied to the host in
+// chunks and compared there.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Differences {
   int64_t offset = 0;  // offset of the element with the largest difference, in elements
   double got = 0;
   double expected = 0;
-  // The byte offset of the first written byte that lies between elements. None if there is no such
+  // The byte offset of the first byte between elements that was written. None if there is no such
   // byte, or if `untouched` of the Comparison is not set.
   std::optional<int64_t> gap;
 };

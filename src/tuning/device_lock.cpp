@@ -15,7 +15,7 @@
 
 namespace ucudnn::tuning {
 
-// The lock of one device that threads of this process share. Never freed, because a thread may hold
+// The lock of one device among the threads of this process. Never freed, because a thread may hold
 // it beyond the end of main().
 struct DeviceLock::Holder {
   Mutex mutex;
@@ -36,8 +36,8 @@ namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(2);
 
-// Opens the file of `device`; returns -1 if that fails. Only the file's owner can open it. So in a
-// folder such as /tmp other users cannot hold the lock.
+// Opens the file of `device`; returns -1 if that fails. Other users cannot open the file, so they
+// cannot hold the lock even if the folder is one such as /tmp.
 int OpenFile(const std::string& folder, const std::string& device) {
   const std::string path = folder + "/ucudnn-" + std::to_string(geteuid()) + "-" + device + ".lock";
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -55,7 +55,7 @@ bool TryLock(int file) {
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   if (fcntl(file, F_SETLK, &lock) == 0) return true;
-  // If the file system does not support locks, the lock counts as taken, although it excludes no
+  // If the file system does not support locks, the lock counts as acquired, although it excludes no
   // other process.
   return errno != EACCES && errno != EAGAIN && errno != EINTR;
 }

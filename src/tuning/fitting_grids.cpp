@@ -36,8 +36,8 @@ const TileKind& LargestOf(const Tiles& tiles) {
 }
 
 // Returns `grid` with `parts` parts along h or, in three dimensions, along d, h or both. Chooses
-// the grid whose largest tile has the fewest elements, but counts the elements kSecondAxis times if
-// both axes are cut. Among equal grids, chooses the one with the most parts along d. With
+// the grid whose largest tile has the fewest elements; if both axes are cut, the elements count
+// kSecondAxis times. Among equal grids, chooses the one with the most parts along d. With
 // `one_axis` never cuts both axes. Returns none if the axes have too few places to cut.
 std::optional<TileGrid> OuterGrid(const ConvolutionProblem& problem, TileGrid grid, int parts,
                                   bool one_axis) {
@@ -57,7 +57,7 @@ std::optional<TileGrid> OuterGrid(const ConvolutionProblem& problem, TileGrid gr
   return best;
 }
 
-// Returns the scales with which the pieces of `tiles` are called.
+// Returns the alpha and beta with which the pieces of `tiles` are called.
 cudnn::PieceScales ScalesOf(const ConvolutionProblem& problem, const Tiles& tiles) {
   return {.are_plain = true, .may_add = !SumsPartials(problem) && tiles.AddUp()};
 }
@@ -93,8 +93,8 @@ std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem, BatchSizePolicy
     if (!found) break;
     grids.push_back(*found);
   }
-  // w is cut once d and h have no more places to cut; groups and k are cut only if no spatial axis
-  // can be cut.
+  // After d and h have no more places to cut, w is cut, too. Groups and k are cut only if no
+  // spatial axis can be cut.
   if (!grids.empty()) grid = grids.back();
   for (int* const parts : {&grid.spatial[2], &grid.groups, &grid.k}) {
     if (!grids.empty() && (one_axis || parts != &grid.spatial[2])) break;
@@ -162,15 +162,16 @@ Result<Division> DivideBy(const TileGrid& grid, cudnn::Engines& engines,
 namespace {
 
 // GridSearch relies on a law: the workspace of an engine is an affine function of the elements of a
-// tile. A workspace may differ from the law by this fraction of itself, plus kSmall bytes.
+// tile. If a workspace differs from the law by more than this fraction of itself plus kSmall bytes,
+// the law does not hold.
 constexpr double kLawError = 0.02;
-// Estimating the law needs the plans of two grids. With fewer grids than this the law saves hardly
-// any plans.
+// The law is estimated from the plans of two grids. With fewer grids than this it saves hardly any
+// plans.
 constexpr size_t kFewestForLaw = 4;
 
-// One engine on grids with ascending numbers of tiles. Making plans takes long. So a grid is
-// divided at most once, and not at all if the law says that it does not fit. The law is estimated
-// from the largest tiles of the first and the last grid.
+// Searches the grids for one engine, in ascending order of the number of tiles. Making plans takes
+// long. So plans for a grid are made at most once, and not at all if the law says that the grid
+// does not fit. The law is estimated from the largest tiles of the first and the last grid.
 class GridSearch {
  public:
   // `why` receives the reason why the last refused grid was refused.
@@ -196,8 +197,8 @@ class GridSearch {
       if ((1 - kLawError) * estimate - kSmall > static_cast<double>(bytes)) continue;
       const std::optional<size_t> need = NeedOfGrid(i);
       if (!need) continue;
-      // If the estimates are wrong, the search may have skipped a grid. So it begins again without
-      // estimates.
+      // If the estimates are wrong, the search may have skipped a grid that fits. So it begins
+      // again without estimates.
       if (!estimates_.empty() && !Confirms(i, *need)) return First(begin, bytes);
       if (*need <= bytes) return i;
     }
@@ -253,8 +254,8 @@ class GridSearch {
                            point.beside);
     }
   }
-  // Returns whether `need`, the workspace of grid `i`, agrees with its estimate. If not, drops all
-  // estimates.
+  // Returns whether `need`, the workspace of grid `i`, agrees with the estimate of that workspace.
+  // If not, drops all estimates.
   bool Confirms(size_t i, size_t need) {
     const double actual = static_cast<double>(need);
     if (std::abs(actual - estimates_[i]) <= kLawError * actual + kSmall) return true;

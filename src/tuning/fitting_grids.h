@@ -26,10 +26,10 @@ namespace ucudnn::tuning {
 std::vector<TileGrid> GridsOf(const ConvolutionProblem& problem,
                               BatchSizePolicy policy = BatchSizePolicy::kAuto);
 
-// Returns tiles whose engines are representative of all grids of GridsOf. They are the kinds of one
-// grid: the first grid in which most tiles are of one kind and no kind is vast or, if there is no
-// such grid, the last grid. The most frequent kind comes first. Empty if nothing can be cut. For
-// `most_span` see planning::IsVast and CutIntoTiles.
+// Returns the tiles on which engines for the tiles of all grids of GridsOf are sought. They are the
+// kinds of one grid: the first grid in which most tiles are of one kind and no kind is vast or, if
+// there is no such grid, the last grid. The most frequent kind comes first. Empty if nothing can be
+// cut. For `most_span` see planning::IsVast and CutIntoTiles.
 std::vector<ConvolutionProblem> TypicalTiles(const ConvolutionProblem& problem,
                                              BatchSizePolicy policy,
                                              int64_t most_span = kMostViewSpan);
@@ -60,10 +60,10 @@ struct FoundGrids {
   size_t least_bytes = 0;
   std::string why;  // why the engine cannot run the last grid, if it can run none
 };
-// Finds the grids of GridsOf that fit `limits` with `engine`; fused operations read `fused`. The
-// workspaces of two grids give an affine estimate for all other grids. Plans are made only for
-// grids that fit by this estimate. If a plan contradicts the estimate, plans are made for all
-// grids.
+// Finds the grids of GridsOf that fit `limits` with `engine`; fused operations read `fused`. If
+// there are several grids, the workspaces of two of them give an affine estimate for the others,
+// and plans are made only for grids that fit by this estimate. If a plan contradicts the estimate,
+// the grids are searched again without it.
 FoundGrids FittingGrids(cudnn::Engines& engines, const ConvolutionProblem& problem,
                         const EngineId& engine, const GridLimits& limits,
                         std::span<const cudnn::FusedOperand> fused = {});

@@ -7,7 +7,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// The number is small, because each choice is measured at several micro-batch sizes.
+// The most choices of the heuristics for a kernel. They are few, because each choice is measured at
+// several micro-batch sizes.
 constexpr size_t kMostChoices = 3;
 
 }  // namespace
@@ -55,8 +56,8 @@ std::vector<GraphChoices::Template> GraphChoices::Heuristics(int platform,
   MutexLock lock(mutex_);
   Choices& known = known_[key];
   for (const Template& choice : choices) known.engines[choice->convolution.engine] = choice;
-  // A list that was cut short is not kept, because a kernel with another mini-batch has its own
-  // time budget.
+  // A list that was cut short is not kept, because the time budget of another mini-batch may
+  // suffice for the whole list.
   if (!cut) known.heuristics = choices;
   return choices;
 }

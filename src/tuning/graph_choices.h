@@ -1,5 +1,5 @@
-// Engines of the graph API that may serve legacy kernels. Once built for a kernel and platform, an
-// engine is kept, and serves any mini-batch. Thread-safe.
+// Engines of the graph API that may serve legacy kernels. Once an engine is built for a kernel and
+// platform, it is kept, and serves any mini-batch. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -23,20 +23,20 @@ class GraphChoices {
 
   explicit GraphChoices(const cudnn::Functions& functions) : functions_(functions) {}
 
-  // Returns an engine of the graph API, without fused operations, for a legacy kernel; null if the
-  // engine may not serve the kernel. `handle` is a handle of the platform; if it is null, only
-  // engines that were built before are returned.
+  // Returns `engine`, an engine of the graph API without fused operations, for a legacy kernel;
+  // null if the engine may not serve the kernel. `handle` is a handle of the platform; if it is
+  // null, only engines that were built before are returned.
   Template Named(int platform, const ConvolutionProblem& problem, const EngineId& engine,
                  cudnnHandle_t handle);
 
-  // Returns the heuristics' first choices. They are built only once, unless `in_time` returns false
-  // while they are built. Then there are fewer choices, and the next call asks the heuristics
-  // again.
+  // Returns the heuristics' first choices. If `in_time` returns false while they are built, returns
+  // only the choices that were built by then, and the next call asks the heuristics again.
+  // Otherwise the choices are kept for later calls.
   std::vector<Template> Heuristics(int platform, const ConvolutionProblem& problem,
                                    cudnnHandle_t handle, const std::function<bool()>& in_time);
 
-  // SetPostponed notes whether `problem` was measured without graph engines, so that these still
-  // have to be measured.
+  // SetPostponed records whether `problem` was measured without graph engines, so that graph
+  // engines still have to be measured. IsPostponed returns what was recorded last.
   void SetPostponed(int platform, const ConvolutionProblem& problem, bool postponed);
   bool IsPostponed(int platform, const ConvolutionProblem& problem);
 

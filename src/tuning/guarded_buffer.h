@@ -28,8 +28,8 @@ class GuardedBuffer {
   Status Guard(size_t bytes, CUstream stream);
   Status Fill(unsigned char value, CUstream stream);
 
-  // Returns null if both zones are as Guard has left them. Otherwise returns which zone was
-  // written: "before the beginning of" or "behind the end of". Waits for the stream.
+  // Returns null if both zones still hold the pattern. Otherwise returns which zone was written:
+  // "before the beginning of" or "behind the end of". Waits for the stream.
   Result<const char*> Damage(CUstream stream);
 
   CUdeviceptr address() const { return memory_.address() + kGuardBytes; }

@@ -1,6 +1,6 @@
 // Devices of this host on which ucudnn measures besides the caller's current device, or instead of
-// it. Each is used in its primary context. Thread-safe, except for HeldDevice::Handle. No thread's
-// current context changes.
+// it. Each device is used in its primary context. Thread-safe, except for HeldDevice::Handle. No
+// function changes a thread's current context.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@
 
 namespace ucudnn::tuning {
 
-// A device whose primary context is retained as long as this object exists. If no other code
-// retains the context, destroying this object also destroys the context with all of ucudnn's
-// objects in it. Otherwise spare handles stay in the context (spare_handles.h).
+// A device whose primary context is retained as long as this object exists. Destroying this object
+// also destroys the context with all of ucudnn's objects in it, unless other code retains the
+// context. Then spare handles stay in the context (spare_handles.h).
 class HeldDevice {
  public:
   // Opens the device with the driver's ordinal `ordinal`. If `like` is not null, a device of
@@ -30,7 +30,8 @@ class HeldDevice {
 
   const Device& device() const { return device_; }
   int ordinal() const { return ordinal_; }
-  // Returns ucudnn's handle on the device, always the same one. One thread at a time may use it.
+  // Returns ucudnn's handle on the device, the same one at each call. One thread at a time may use
+  // it.
   Result<cudnnHandle_t> Handle();
 
  private:
@@ -45,14 +46,14 @@ class HeldDevice {
 struct HeldDevices {
   // All devices have one model and driver.
   std::vector<std::unique_ptr<HeldDevice>> devices;
-  // One line, with the reason, for each device that is left out.
+  // One line for each device that is left out, with the reason.
   std::vector<std::string> refused;
 };
 
 // Opens the devices that `wanted` names, or all devices if wanted.all is set. If `wanted` is empty,
-// opens the first device. Leaves out devices whose model or driver differs from `like` (if null,
-// from the first device), because measurements of one model do not hold for another. Fails if no
-// device is left.
+// opens the first device. Measurements of one model do not hold for another. So devices are left
+// out whose model or driver differs from `like` or, if `like` is null, from the first device. Fails
+// if no device is left.
 Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
                                 const BenchmarkDevices& wanted,
                                 const planning::Platform* like = nullptr);

@@ -1,5 +1,5 @@
-// Devices that the user names for measuring besides the one on which the process runs. They are
-// opened when they are first needed, and held until Release. Thread-safe.
+// Devices that the user names for measuring besides the device on which the process runs. They are
+// opened when they are first needed, and stay open until Release. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ class HelperDevices {
   // driver. Warns once for each device that is left out. The returned pointers keep the devices
   // open.
   std::vector<std::shared_ptr<HeldDevice>> Beside(const Device& device);
-  // Releases the devices; a later Beside opens them again. To be called when the caller knows of
+  // Releases the devices; a later Beside opens them again. Callers call it when they know of
   // nothing that is left to measure.
   void Release();
 

@@ -17,11 +17,11 @@ namespace {
 
 using planning::Candidate;
 
-// The most graph engines that are considered for a kernel. If this and other processes have
-// measured more, the fastest ones are considered.
+// The most graph engines that are considered for a kernel. If this process and others have measured
+// more engines than this, the fastest ones are considered.
 constexpr size_t kMostGraphEngines = 3;
-// The most engines for the tiles of a kernel (EnginesOfTiles): all choices for the first problem
-// that has any, and one further choice for each later problem.
+// The most engines for the tiles of a kernel (EnginesOfTiles). All choices for the first problem
+// that has any are taken, and one further choice for each later problem.
 constexpr size_t kMostTileEngines = 4;
 // The most algorithms over the limit that are considered for tiles: the fastest ones.
 constexpr size_t kMostAlgorithms = 3;
@@ -33,8 +33,9 @@ constexpr double kHopeless = 1.25;
 // of the time is left for the legacy algorithms.
 constexpr double kTimeShare = 0.1;
 
-// Removes engines that can run pieces but not all `images`. If such an engine were reported to a
-// program, the program would ask the library for the engine's workspace for the whole mini-batch.
+// Removes the rows of engines that can run pieces but not all `images`. If such an engine were
+// reported to a program, the program would ask the library for the engine's workspace for the whole
+// mini-batch.
 void KeepServing(int images, cudnn::LegacyNeeds& needs, std::vector<MicroConfiguration>& rows) {
   std::map<EngineId, bool> serves;
   for (const MicroConfiguration& row : rows) serves[row.engine] |= row.IsWhole(images);
@@ -90,8 +91,8 @@ LegacyRows LegacyKernels::Get(const KernelToMeasure& kernel,
     known.may_measure = false;
     // `whole_tried` says that the legacy algorithms were tried on the whole mini-batch. Graph
     // engines are measured before the legacy algorithms. So if `whole_tried` is true, graph engines
-    // need not be measured again, even if `ucudnn bench` or an earlier release measured without
-    // them.
+    // were measured, or `ucudnn bench` or an earlier release measured without them. They are
+    // measured again only if `catch_up` or IsPostponed demands it.
     const bool whole_tried = kernels_.Get(kernel.device, known).whole_tried;
     if (!graph) {
       // Later, the first call that graph engines may serve measures only the graph engines.
@@ -131,7 +132,7 @@ Question LegacyKernels::OfEngine(const GraphChoices::Template& engine,
 
 bool LegacyKernels::MeasureGraphEngines(const KernelToMeasure& kernel, const Question& question) {
   const ConvolutionProblem& problem = kernel.problem;
-  // Making plans could break the capture.
+  // Building the engines makes plans, which could break the capture.
   if (kernel.capturing) return false;
   if (!kernels_.HasTime(kernel.device, problem)) return true;
   const cuda::RelaxedCaptureScope relaxed(*kernel.device.driver);
@@ -188,8 +189,8 @@ std::vector<GraphChoices::Template> LegacyKernels::EnginesOfTiles(const KernelTo
   std::vector<ConvolutionProblem> asked = TypicalTiles(kernel.problem, options_.policy);
   asked.push_back(kernel.problem);
   for (const ConvolutionProblem& problem : asked) {
-    // A tile at an edge may lack engines that inner tiles have, and the whole convolution may have
-    // engines that also serve tiles. So each of these problems may add engines.
+    // Each of these problems may add engines: a tile at an edge may lack engines that inner tiles
+    // have, and the whole convolution may have engines that also serve tiles.
     const size_t most = engines.empty() ? kMostGraphEngines : 1;
     const size_t before = engines.size();
     for (auto& engine : choices_.Heuristics(kernel.platform, problem, kernel.handle, in_time)) {

@@ -1,6 +1,6 @@
 // Finds or makes the measurements of engines that may serve a kernel of the legacy API: legacy
-// algorithms and, if the user allows them, engines of the graph API. The interposer plans with the
-// measurements; `ucudnn bench` makes and stores them in advance. Thread-safe.
+// algorithms and, if the user allows them, engines of the graph API. The interposer makes plans
+// with these measurements; `ucudnn bench` makes and stores them in advance. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -23,9 +23,9 @@ struct KernelToMeasure {
   cudnnHandle_t handle = nullptr;  // a handle on the device, for making plans
   bool capturing = false;          // the handle's stream is captured, so no plan is made
   bool graph = true;               // engines of the graph API may serve the kernel
-  bool may_measure = false;        // missing measurements may be made
-  // True if the heuristics' graph engines are measured even though the legacy algorithms were
-  // measured without them before.
+  bool may_measure = false;        // false: only known measurements are returned
+  // True if the heuristics' graph engines are measured even if the legacy algorithms were measured
+  // earlier without them.
   bool catch_up = false;
   // The user's limit of the kernel's workspace, if there is one (Question::must_fit).
   std::optional<size_t> must_fit;
@@ -42,7 +42,7 @@ struct LegacyRows : MeasuredRows {
 };
 
 // Groups returns one group of candidates for each math type that the caller may set. All pieces of
-// a plan must have engines of the same group. OwnCandidates returns the candidates of the problem's
+// a plan must have engines of the same group. OwnCandidates returns only the group of the problem's
 // own math type.
 std::vector<planning::MathGroup> Groups(const ConvolutionProblem& problem,
                                         const LegacyRows& measured);
@@ -57,8 +57,8 @@ class LegacyKernels {
       : functions_(functions), options_(options), kernels_(kernels), choices_(functions) {}
 
   // Returns measurements at the policy's micro-batch sizes for `request`. They include a row of the
-  // undivided kernel or, with must_fit, the rows of a configuration that fits. If neither is known,
-  // returns no rows and a status that says why.
+  // undivided kernel or, with must_fit, the rows of a configuration that fits. If neither the row
+  // nor such a configuration is known, returns no rows and a status that says why.
   LegacyRows Get(const KernelToMeasure& kernel, const planning::PromiseRequest& request);
 
   // Returns grids of tiles within request.limit_bytes, with engines that may run in plain calls:
@@ -67,9 +67,9 @@ class LegacyKernels {
   planning::Tilings GetTilings(const KernelToMeasure& kernel,
                                const planning::PromiseRequest& request);
 
-  // Removes grids from `tilings`: those that OrInTiles would choose for `request`, but that are
-  // slower than an undivided engine when both are timed on the whole tensors
-  // (Compare::faster_than). Keeps grids that cannot be timed under `proof`. Returns the rest.
+  // Leaves out each grid of `tilings` that OrInTiles would choose for `request`, but that is slower
+  // than an undivided engine when both are timed on the whole tensors (Compare::faster_than). Keeps
+  // grids that cannot be timed under `proof`. Returns the tilings that are left.
   planning::Tilings WithoutSlower(const KernelToMeasure& kernel,
                                   const std::vector<planning::Candidate>& candidates,
                                   const planning::PromiseRequest& request,
@@ -90,7 +90,7 @@ class LegacyKernels {
 
  private:
   GraphScope ScopeOf(const GraphChoices::Template& engine) const;
-  // Returns `question` restricted to one graph engine on the whole mini-batch.
+  // Returns `question` for only one graph engine, on the whole mini-batch.
   Question OfEngine(const GraphChoices::Template& engine, const Question& question) const;
   // Measures, on the whole mini-batch, the engines that the heuristics choose. Returns false if a
   // later call may measure more.

@@ -25,11 +25,11 @@ using planning::Measurement;
 
 constexpr int kSamples = 5;
 // In milliseconds. If one run is shorter than this, a sample consists of several runs, back to
-// back, just as the pieces of a plan run back to back.
+// back, because the pieces of a plan run back to back, too.
 constexpr double kSampleMs = 0.2;
 constexpr int kMaxRepeats = 20;
-// An engine that is slower by this factor than the best one so far gets a single sample, because it
-// is hardly ever chosen.
+// If one run of an engine is long enough for a sample, and slower by this factor than the best
+// engine so far, the engine gets no second sample, because it is hardly ever chosen.
 constexpr double kHopelessOnce = 2;
 
 size_t OperandBytes(const ConvolutionProblem& problem, const FusedOperands& fused) {
@@ -104,8 +104,8 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Adds the measurement of a packed tile's copies to `all`. The copies are made from and to
-  // tensors that are slightly larger than the tile.
+  // Adds the measurement of a packed tile's copies to `all`. The tile is copied from and to tensors
+  // that are slightly larger than the tile.
   Status MeasurePacking(EngineMeasurements& all) {
     if (packed_ == nullptr) return Status::Ok();
     if (Clock::now() >= limits_.deadline) return Status::Error("measuring takes too long");
@@ -147,7 +147,7 @@ class Measurer {
 
   // Adds the measurements of all engines at problem.n images to `all`.
   Status MeasureAll(const ConvolutionProblem& problem, EngineMeasurements& all) {
-    // Listing compiles the CUDA kernels of some engines, which takes seconds.
+    // Listing the engines compiles the CUDA kernels of some engines, which takes seconds.
     if (Clock::now() >= limits_.deadline) {
       all.late_sizes.push_back(problem.n);
       return Status::Ok();
@@ -200,9 +200,9 @@ class Measurer {
     return Status::Ok();
   }
 
-  // Measures the engines that MeasureLimits::fit_bytes asks for. `sizes` are the sizes for which
-  // there is memory; no other size is measured. So the undivided kernel is measured only if `sizes`
-  // contains its number of images.
+  // Measures the engines that MeasureLimits::fit_bytes asks for, but only at `sizes`, the sizes for
+  // which there is memory. So the undivided kernel is measured only if `sizes` contains its number
+  // of images.
   void MeasureFitting(const ConvolutionProblem& problem, const std::vector<int>& sizes,
                       size_t fit_bytes, EngineMeasurements& all) {
     if (Clock::now() >= limits_.deadline) return;
@@ -243,7 +243,8 @@ class Measurer {
     step_.engines = pieces.size();
     for (const Unit& unit : pieces) {
       ++step_.engine;
-      // The times of two sizes cannot be compared, so each unit begins without a best time.
+      // The times of two sizes cannot be compared, so there is no best time yet for a unit of
+      // another size.
       best_ms = std::numeric_limits<double>::infinity();
       if (Try(unit, best_ms, all) == Tried::kLate) return;
     }
@@ -281,8 +282,8 @@ class Measurer {
     return units;
   }
 
-  // Adds the measurement of `unit` to `all`, unless it is known, or time or memory is short, or the
-  // engine fails. `best_ms` is the least time at the unit's size so far.
+  // Adds the measurement of `unit` to `all`. Adds nothing if the measurement is known, if time or
+  // memory is short, or if the engine fails. `best_ms` is the least time at the unit's size so far.
   Tried Try(const Unit& unit, double& best_ms, EngineMeasurements& all) {
     const cudnn::EngineChoice& choice = unit.engine.choice;
     const int size = unit.problem.n;
@@ -464,7 +465,8 @@ Result<EngineMeasurements> MeasureEngines(const Device& device, const MeasuringT
   } else {
     UCUDNN_RETURN_IF_ERROR(measurer.MeasureSizes(problem, feasible, all));
   }
-  // The memory must not be freed while work of this measurement may still run on the device.
+  // Work of this measurement may still run on the device, so its memory must not be freed before
+  // the work ends.
   UCUDNN_RETURN_IF_ERROR(handle.stream().Synchronize());
   return all;
 }

@@ -1,6 +1,6 @@
-// Measures engines on a device, with a stream, a handle and memory of ucudnn's own. Only the handle
-// is kept afterwards (spare_handles.h). The caller's buffers are neither read nor written.
-// Thread-safe as far as the driver and cuDNN are.
+// Measures engines on a device, with a stream, a handle and memory of ucudnn's own. The stream and
+// the memory are freed afterwards, and the handle is kept (spare_handles.h). The caller's buffers
+// are neither read nor written. Thread-safe as far as the driver and cuDNN are.
 #pragma once
 
 #include <functional>
@@ -37,22 +37,22 @@ Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
 Result<planning::Platform> DescribePlatform(const cuda::Driver& driver,
                                             const cudnn::Functions& functions, CUdevice device);
 
-// Returns the UUID, in hexadecimal digits, of the device of `device.context`. A device has the same
-// UUID in every process of the host.
+// Returns the UUID, in hexadecimal digits, of the device of `device.context`. Every process of the
+// host gets the same UUID for a device.
 Result<std::string> DeviceName(const Device& device);
 
-// Returns the bytes of the device's L2 cache; 0 if the driver does not say.
+// Returns the bytes of the device's L2 cache; 0 if the driver reports none.
 size_t L2Bytes(const Device& device);
 
-// The bounds of one measurement. One run of one engine, or preparing the engines of one size, may
-// exceed the bounds.
+// The bounds of one measurement. A run of an engine that has begun, or preparing the engines of one
+// size, is not cut short at the deadline.
 struct MeasureLimits {
   Clock::time_point deadline = Clock::time_point::max();
   size_t memory_bytes = std::numeric_limits<size_t>::max();  // for operands and workspace together
   // If set, measures only engines and pieces with which the kernel fits a workspace of this many
-  // bytes. Engines that run all of the kernel's images within this workspace come first, in
-  // ascending order of workspace. Smaller pieces of the other engines follow, also in ascending
-  // order of workspace. Sizes are then reported neither as complete nor as late.
+  // bytes. Engines that run all of the kernel's images within this workspace come first. Smaller
+  // pieces of the other engines follow. Each of the two groups is in ascending order of workspace.
+  // No size is then reported as complete or as late.
   std::optional<size_t> fit_bytes;
 };
 
@@ -60,7 +60,7 @@ struct EngineMeasurements {
   std::vector<planning::Measurement> measurements;
   // Sizes at which every engine that the library lists was measured, now or before, or failed.
   std::vector<int> complete_sizes;
-  // Sizes at which an engine was left out because there was not enough memory. The engine may be
+  // Sizes at which an engine was left out because there was not enough memory. That engine may be
   // the fastest one, and may be measured at another time or in another process.
   std::vector<int> scarce_sizes;
   bool engine_failed = false;  // an engine failed or lacked memory
@@ -84,8 +84,8 @@ struct MeasuringTask {
   EngineScope scope;
   IsKnown is_known;
   MeasuringProgress& progress = MeasuringProgress::None();
-  // True if `problem` is a tile whose result is summed with the results of other tiles. Then pieces
-  // are partials even if they have all images of `problem`.
+  // True if `problem` is a tile whose result is summed with the results of other tiles. Its pieces
+  // are then partials even if they have all images of `problem`.
   bool are_partials = false;
   // If set, `problem` is the slack twin (SlackTwin) of this packed tile. The copies of the tile are
   // then measured, too.
@@ -93,13 +93,13 @@ struct MeasuringTask {
 };
 
 // Measures the engines of `task` at its sizes, in the order of the sizes. With limits.fit_bytes,
-// measures only what this limit asks for, in the order that is given there. Leaves out engines that
+// measures only what fit_bytes asks for, in the order that is stated there. Leaves out engines that
 // are known, that fail or that exceed the limits. A measurement is the median of up to five samples
-// (one for an engine that is hopelessly slow). Each measurement is also recorded for the engine's
-// twin (EngineChoice::twin), if it has one.
+// (one sample for an engine that is hopelessly slow). If an engine has a twin (EngineChoice::twin),
+// its measurements are also recorded for the twin.
 //
-// Before the engines, measures the copies of a packed tile (kPacking) and then the summing of
-// partials (kPartialSum at size kPartialSumBatch), if the engines' plans need them.
+// If the engines' plans need them, first measures the copies of a packed tile (kPacking) and the
+// summing of partials (kPartialSum at size kPartialSumBatch), in this order.
 //
 // Fails if the tensors fit at no size, or if the device refuses the stream, the handle or the
 // operands. Without limits.fit_bytes, also fails if packing fails, or if nothing was measured

@@ -43,8 +43,8 @@ void MeasuredKernels::Refresh(const Family& family, KnownRows& known) {
   }
   const bool of_legacy = !family.graph_engine;
   MutexLock lock(mutex_);
-  // If no caller has asked about the legacy family yet, it has no entry, and none is made here. The
-  // first question about the legacy family reads the whole entry from the store.
+  // If the process has no entry for the legacy family yet, none is made here. The first question
+  // about the legacy family reads the whole entry from the store.
   const auto met = known_.find(LegacyFamily(family.problem, family.platform));
   KnownRows* const legacy = of_legacy ? &known : met != known_.end() ? &met->second : nullptr;
   for (const planning::Measurement& row : stored->rows) {
@@ -55,7 +55,7 @@ void MeasuredKernels::Refresh(const Family& family, KnownRows& known) {
     const std::pair<int, EngineId> key{row.micro.micro_batch, row.micro.engine};
     known.rows.insert_or_assign(key, row);
     known.confirmed.erase(key);
-    // In a family of one engine, a size is complete with a single row.
+    // A family of a graph engine has one engine. So a single row makes a size complete.
     if (!of_legacy && row.micro.engine == *family.graph_engine) {
       known.sizes[row.micro.micro_batch] = SizeState::kMeasured;
     }
@@ -195,12 +195,13 @@ Status MeasuredKernels::MeasureMissing(const Device& device, const Question& que
   if (spreads && turns_.HasTime(spent)) turns_.OpenHelpers(device);
   UCUDNN_ASSIGN_OR_RETURN(const MeasuringTurns::Turn turn,
                           turns_.Take(Use::kMeasuring, device, spent, question.until));
-  // The process that held the device before may have made the same measurements.
+  // The process that held the device before may have made the measurements that are missing here.
   Refresh(family, known);
   std::vector<int> missing = Missing(question.problem, known, sizes);
   if (missing.empty()) return Status::Ok();
   if (!turn.lock) return Status::Error(turn.why);
-  // The undivided kernel is measured first, because nothing can be promised without it.
+  // The size of the undivided kernel is measured first, because without its measurement nothing can
+  // be promised.
   std::stable_partition(missing.begin(), missing.end(),
                         [&](int size) { return size == question.problem.n; });
   const Clock::time_point begin = Clock::now();
@@ -337,8 +338,8 @@ std::vector<int> MeasuredKernels::NextSizes(const Question& question, size_t l2_
   const std::vector<planning::MathGroup> groups =
       planning::GroupByMath(question.problem, RowsAt(question.problem, known, asked));
   if (groups.empty()) return planning::NextSizes({}, asked, request);
-  // All pieces of a plan have one math type, which the caller chooses. So sizes are searched for
-  // every math type, and all these sizes are measured.
+  // All pieces of a plan have the same math type, which the caller chooses. So sizes are searched
+  // for every math type, and the sizes of all math types are measured.
   std::set<int> sizes;
   for (const planning::MathGroup& group : groups) {
     const std::vector<int> next = planning::NextSizes(group.candidates, asked, request);
@@ -380,8 +381,8 @@ MeasuredRows MeasuredKernels::Get(const Device& device, const Question& question
     } else if (!missing.empty() && question.read_again) {
       Refresh(family, known);
     }
-    // The next sizes depend on the measurements at all sizes of `asked`, so the search ends if a
-    // measurement is missing.
+    // The next sizes depend on the measurements at all sizes of `asked`. So the search ends if one
+    // of these measurements is missing.
     if (!search || !Missing(question.problem, known, asked).empty()) break;
   }
   answer.settled = Missing(question.problem, known, asked).empty();
@@ -419,7 +420,8 @@ bool MeasuredKernels::FindUntried(const Device& device, const ConvolutionProblem
   untried.clear();
   std::vector<MicroConfiguration> parts;
   for (const Run& run : configuration.runs) parts.push_back(run.micro);
-  // The summing of partials is compared in addition to the engines that compute the partials.
+  // The plan's summing of partials is compared, too, not only the engines that compute the
+  // partials.
   if (configuration.Pieces() > 1 && SumsPartials(problem)) {
     parts.push_back({kPartialSum, kPartialSumBatch, 0, PartialSumBytes(problem), true});
   }
@@ -498,8 +500,8 @@ Trust MeasuredKernels::Verify(const Device& device, const ConvolutionProblem& pr
     return {Trust::Kind::kUnknown, verification.message};
   }
   for (const MicroConfiguration& micro : untried) {
-    // If one of several untried engines may have caused the difference, the summing is not marked
-    // as wrong.
+    // If several parts of the plan are untried, an engine may have caused the difference. So the
+    // summing is not marked as wrong.
     if (!equal && micro.engine.is_partial_sum() && untried.size() > 1) continue;
     KnownRows& of_engine =
         RowsOf(FamilyOf(problem, device.platform, Measurer(configuration, micro)));

@@ -35,18 +35,19 @@ namespace ucudnn::tuning {
 struct Question {
   ConvolutionProblem problem;
   BatchSizePolicy policy = BatchSizePolicy::kAuto;
-  // The request for which the measurements are used. Policy auto searches for sizes that suit it.
+  // The request for which the measurements are used. Policy auto searches for sizes that suit the
+  // request.
   planning::PromiseRequest request;
   bool may_measure = false;  // missing measurements may be made
   EngineScope scope;         // the engines to measure; a MixedScope only for GetTilings
-  bool read_again = false;   // measurements that were missing in the store are looked for again
+  bool read_again = false;   // measurements that the store lacked are looked for again
   // If set, the engine of `scope` may serve calls of a legacy kernel, and measuring the engine may
   // take at most this fraction of the time that the legacy kernel has left.
   std::optional<double> legacy_share;
   // If set, returns the bytes of workspace that cuDNN now requires for a legacy engine and `images`
   // images (cudnn::LegacyNeeds::Of). A row of a store may come from other settings, or be wrong. So
-  // a row gets cuDNN's number if that is larger than the row's own. The row is dropped if cuDNN
-  // does not run the row's engine for these images.
+  // if cuDNN requires more than the row states, the row is raised to cuDNN's number. If cuDNN does
+  // not run the row's engine for these images, the row is dropped.
   std::function<std::optional<size_t>(int images, const EngineId& engine)> need;
   // If set, the user's limit of the kernel's workspace. Engines and pieces with which the kernel
   // fits this limit are measured first. Engines and pieces that only make the kernel faster are
@@ -60,12 +61,12 @@ struct MeasuredRows {
   // The rows of every engine of the scope at the sizes that the policy considers, as far as they
   // are known. They include rows for n itself, or a configuration that fits Question::must_fit. If
   // neither is known, there are no rows; then nothing can be promised, and `status` says why. If
-  // pieces are partials, rows at smaller sizes include the cost of summing (AsPartial). They are
-  // missing while that cost is unknown.
+  // pieces are partials, rows at sizes below n include the cost of summing (AsPartial). These rows
+  // are missing while the cost of summing is unknown.
   std::vector<MicroConfiguration> rows;
   Status status;
-  // True if every engine was tried on all n images. The fastest engine is then among the rows,
-  // unless there was no memory for it.
+  // True if every engine was tried on all n images. Then the fastest engine is among the rows,
+  // unless there was not enough memory for it.
   bool whole_tried = false;
   // False if a later call may know more, because time was short or measuring was not allowed.
   bool settled = false;
@@ -78,7 +79,7 @@ struct MeasuredRows {
 struct TilingTask {
   // Engines whose workspaces determine the grids, the most promising one first.
   std::vector<EngineId> engines;
-  // `rows` were measured on `tile`. Returns the candidates among them that plans may use.
+  // Returns the candidates that plans may use among `rows`, which were measured on `tile`.
   std::function<std::vector<planning::Candidate>(const ConvolutionProblem& tile,
                                                  const std::vector<MicroConfiguration>& rows)>
       candidates;
@@ -90,8 +91,8 @@ class MeasuredKernels {
  public:
   // If `store` is null, measurements are lost when the process ends. If `bounds` is none, measuring
   // has no bounds. Processes of one host lock files in `lock_folder` while they measure. `helpers`
-  // are devices that measure some of the sizes for another device, each within limits for its own
-  // memory. The caller owns `progress` and keeps it alive.
+  // are devices that measure some of the sizes for another device. Each helper has limits for its
+  // own memory. The caller owns `progress` and keeps it alive.
   MeasuredKernels(planning::MeasurementStore* store, const std::optional<Tuning>& bounds,
                   std::string lock_folder, BenchmarkDevices helpers = {},
                   MeasuringProgress& progress = MeasuringProgress::None())
@@ -105,7 +106,7 @@ class MeasuredKernels {
 
   // Does the first step of Get, for callers that measure other things before they call Get. The
   // step measures the engines and pieces with which the kernel fits question.must_fit: first
-  // undivided engines, then pieces, each in ascending order of workspace. Does nothing if there is
+  // undivided engines, then pieces, both in ascending order of workspace. Does nothing if there is
   // no must_fit, if the question forbids measuring, or if everything was tried before. Fails if
   // measuring failed or was not possible.
   Status MeasureFitting(const Device& device, const Question& question);
@@ -118,10 +119,10 @@ class MeasuredKernels {
   planning::Tilings GetTilings(const Device& device, const Question& question,
                                const TilingTask& task);
 
-  // Returns whether the configuration of `question` may replace the engine that it is compared
-  // with. If that is not known yet and the proof allows it, compares outputs, and times tiles on
-  // the whole tensors, within the budgets of the kernel and of the process. `scope` must contain
-  // all engines that `question` names.
+  // Returns whether the configuration of `question` may replace the undivided engine with which it
+  // is compared. If that is not known yet and the proof allows it, compares outputs, and times
+  // tiles on the whole tensors, within the budgets of the kernel and of the process. `scope` must
+  // contain all engines that `question` names.
   Trust Verify(const Device& device, const ConvolutionProblem& problem,
                const planning::Compare& question, const EngineScope& scope = LegacyScope());
 
@@ -130,24 +131,25 @@ class MeasuredKernels {
   std::vector<EngineId> GraphEnginesOf(const Device& device, const ConvolutionProblem& problem);
 
   // HasTime returns whether more than `needed` is left of the time for measuring the legacy kernel
-  // of `problem`. Spend charges the kernel with time that the caller of Spend has used for it.
+  // of `problem`. Spend subtracts time that its caller has used for this kernel.
   bool HasTime(const Device& device, const ConvolutionProblem& problem,
                Clock::duration needed = {});
   void Spend(const Device& device, const ConvolutionProblem& problem, Clock::duration taken);
-  // Returns the Question::until that all questions about `problem` share during a query or call
-  // that begins now.
+  // Returns the Question::until for all questions about `problem` during a query or call that
+  // begins now.
   Clock::time_point EndOfTurn(const ConvolutionProblem& problem) {
     return turns_.EndOfTurn(problem);
   }
 
-  // Releases helper devices. To be called when the caller knows of nothing that is left to measure.
+  // Releases helper devices. Callers call it when they know of nothing that is left to measure.
   void ReleaseHelpers() { turns_.ReleaseHelpers(); }
 
   // Returns whether every engine was measured on all of `problem`'s images. If memory or time was
   // too short for that, the fastest engine may be missing.
   bool HasAllEngines(const Device& device, const ConvolutionProblem& problem);
 
-  // Returns whether this process has measurements that no other process can read.
+  // Returns whether this process has measurements that are in no store, so that they are lost when
+  // the process ends.
   bool keeps_own() const { return (store_ == nullptr && measured_ > 0) || unstored_; }
 
   // Returns null if measurements are lost when the process ends.
@@ -163,8 +165,8 @@ class MeasuredKernels {
   MeasuringProgress& progress() { return progress_; }
 
  private:
-  // The measurements of a kernel family on one platform: of one graph engine, or of all legacy
-  // algorithms. The comments below call these measurements a family.
+  // A family of measurements of a kernel on one platform: those of one graph engine, or those of
+  // all legacy algorithms.
   struct Family {
     ConvolutionProblem problem;  // has n = 0
     planning::Platform platform;
@@ -184,8 +186,8 @@ class MeasuredKernels {
     std::map<std::pair<int, EngineId>, planning::Measurement> rows;  // by size and engine
     std::map<int, SizeState> sizes;                   // sizes that were measured or tried
     std::map<int, Clock::duration> spent, verifying;  // time spent, by mini-batch
-    // By size and engine: the output of engines in `trusted` matched the undivided output, and the
-    // output of engines in `wrong` did not.
+    // By size and engine. The outputs of engines in `trusted` matched the undivided engine's
+    // output, and the outputs of engines in `wrong` did not.
     std::set<std::pair<int, EngineId>> trusted, wrong;
     std::set<std::pair<int, EngineId>> confirmed;  // rows for which Question::need was called
     bool sum_tried = false;                        // measuring the summing of partials was tried
@@ -200,8 +202,8 @@ class MeasuredKernels {
 
   struct TilesOfFamily {
     std::vector<planning::Tiling> measured;
-    // By limit: Tilings::least_bytes and Tilings::why, for each limit under which all grids were
-    // tried.
+    // By limit: the Tilings::least_bytes and Tilings::why that were found when all grids were tried
+    // under this limit.
     std::map<size_t, std::pair<size_t, std::string>> tried;
     std::set<size_t> asked_of_store;  // limits for which the store was read
   };
@@ -210,17 +212,17 @@ class MeasuredKernels {
     ConvolutionProblem problem;
     planning::Platform platform;
     Configuration configuration;
-    bool in_place = false;  // the whole output of all tiles was compared, too
+    bool in_place = false;  // the outputs of all tiles together were compared, too
     Trust trust;
   };
-  // The result of timing tiles on the whole tensors, in turn with an undivided engine.
+  // The result of timing tiles and an undivided engine in turn, on the whole tensors.
   struct RacedTiles {
     ConvolutionProblem problem;
     planning::Platform platform;
     std::string about;  // names the tiles and the engine
     Trust trust;
   };
-  // An engine whose result on one kind of tile matched the expected result.
+  // An engine whose result on one kind of tile matched the result of a reference.
   struct TrustedTile {
     ComparedTile tile;
     planning::Platform platform;
@@ -239,8 +241,8 @@ class MeasuredKernels {
   // Reads the rows that the store has for `family` now, and puts them into `known`.
   void Refresh(const Family& family, KnownRows& known);
   // Returns false if legacy algorithms were measured at `size`, but none with the math type of the
-  // problem's descriptor. A store may have such rows from earlier releases, which did not measure
-  // algorithms that the library does not list. Requires the lock.
+  // problem's descriptor. Earlier releases measured only algorithms that the library lists, so a
+  // store may have such rows. Requires the lock.
   static bool HasOwnMath(const KnownRows& known, int size);
   // If `row` is of a graph engine without fused operations, notes that this engine was measured for
   // the kernel, with its time per image. Requires the lock.
@@ -261,8 +263,8 @@ class MeasuredKernels {
   // Returns the sizes among `sizes` at which `problem` still has to be measured.
   std::vector<int> Missing(const ConvolutionProblem& problem, const KnownRows& known,
                            const std::vector<int>& sizes);
-  // Calls Question::need for the rows at `sizes` for which it was not called yet, and raises their
-  // workspaces to the result.
+  // Calls Question::need for the rows at `sizes` for which it was not called yet. Raises the
+  // workspace of each row to the result if that is larger.
   void Confirm(const Question& question, KnownRows& known, const std::vector<int>& sizes);
   // Returns the rows of all engines at `sizes` of `problem`, except engines that were found wrong.
   std::vector<MicroConfiguration> RowsAt(const ConvolutionProblem& problem, const KnownRows& known,
@@ -277,16 +279,16 @@ class MeasuredKernels {
   Result<MeasuringTurns::Turn> TurnToCompare(const Device& device,
                                              const ConvolutionProblem& problem,
                                              const Configuration& configuration);
-  // Calls `compare` within the bounds of `turn`. Charges the time to the family of the largest
+  // Calls `compare` within the limits of `turn`. Charges the time to the family of the largest
   // piece's engine.
   Verification CompareNow(const Device& device, const ConvolutionProblem& problem,
                           const Configuration& configuration, const MeasuringTurns::Turn& turn,
                           const std::function<Verification(const MeasureLimits&)>& compare);
   // Compares the output of tiles with the undivided engine's output, and notes the result in the
-  // store. Compares each kind of tile on its own. If the memory for measuring holds the whole
-  // convolution, also compares the whole output of all tiles. If the memory is too small, comparing
-  // the kinds is enough, unless Compare::need_whole is set. The functions from here to DropTiles
-  // are in measured_tilings.cpp.
+  // store. Compares each kind of tile alone. If the memory for measuring holds the whole
+  // convolution, also compares the output of all tiles together. If the memory is too small for
+  // that, comparing the kinds is enough, unless Compare::need_whole is set. This function and those
+  // up to DropTiles are in measured_tilings.cpp.
   Trust VerifyTiles(const Device& device, const ConvolutionProblem& problem,
                     const planning::Compare& question, const EngineScope& scope);
   // Times trusted tiles and the engine `question.faster_than` in turn, on the whole tensors, and
@@ -308,7 +310,7 @@ class MeasuredKernels {
   planning::Tilings KnownTilings(const Family& family, size_t limit_bytes);
   // Adds all grids that an earlier search has found, according to its note in the store. Returns
   // false if there is no note, or if a measurement of a grid is missing. If the question forbids
-  // measuring, reads the store only once for each limit.
+  // measuring, reads the store only at the first call for each limit.
   bool RecallTilings(const Device& device, const Question& question, const TilingTask& task,
                      const Family& family);
   void KeepTilings(const Family& family, std::vector<planning::Tiling> tilings);

@@ -1,6 +1,6 @@
-// The functions of MeasuredKernels for grids of tiles. Grids are found by the workspaces of
-// engines, and each kind of tile of a grid is measured. Before tiles run, Verify compares their
-// results, and times all tiles of the grid on the whole tensors.
+// The functions of MeasuredKernels for grids of tiles. Grids are chosen by the workspaces that
+// engines need, and each kind of tile of a grid is measured. Before tiles run, Verify compares
+// their results, and times all tiles of the grid on the whole tensors.
 #include <algorithm>
 #include <optional>
 #include <sstream>
@@ -23,7 +23,8 @@ namespace {
 using planning::Tiling;
 using planning::Tilings;
 
-// The number is small, because all kinds of tiles of each grid are measured.
+// The most grids that are measured for a kernel. They are few, because every kind of tile of every
+// grid is measured.
 constexpr size_t kMostGrids = 4;
 
 struct Grids {
@@ -72,8 +73,8 @@ std::string NoteOf(const TileGrid& grid) {
   return note;
 }
 
-// Returns a text of the inputs of a search for grids, except the kernel and the platform. It is the
-// key of the search's note in the store.
+// Returns the key of a search's note in the store: a text of all inputs of a search for grids
+// except the kernel and the platform.
 std::string AboutGrids(const std::vector<EngineId>& engines, const GridLimits& limits) {
   std::string about = "grids within " + std::to_string(limits.workspace_bytes) + ", L2 " +
                       std::to_string(limits.cache_bytes) + ", " +
@@ -109,14 +110,15 @@ std::string NoteOf(const MicroConfiguration& micro) {
   return " " + micro.engine.Text() + " in " + std::to_string(micro.workspace_bytes);
 }
 
-// Returns a text of the inputs of a comparison of tiles, except the kernel and the platform. It is
-// the key of the comparison's note in the store.
+// Returns the key of a comparison's note in the store: a text of all inputs of a comparison of
+// tiles except the kernel and the platform.
 std::string AboutTiles(const Configuration& configuration) {
   std::string about = "tiles " + NoteOf(configuration.grid) + ":";
   for (const Run& run : configuration.runs) about += NoteOf(run.micro);
   return about;
 }
-// The notes about comparisons: each kind of tile, or the whole output, matched the expected values.
+// The notes about comparisons: the result of each kind of tile, or the output of all tiles
+// together, matched the expected values.
 constexpr const char* kKinds = "each kind equals";
 constexpr const char* kWhole = "the whole equals";
 // The notes about timings on the whole tensors (RaceTiles). After kNotFaster the two times follow.
@@ -441,7 +443,7 @@ Trust MeasuredKernels::RaceTiles(const Device& device, const ConvolutionProblem&
   });
   if (race.lacks_memory && !question.need_whole) return {};
   if (!race.status.ok()) return {Trust::Kind::kUnknown, race.status.message()};
-  // Another process, on another device, may have noted its result first. Then its result is used,
+  // Another process, on another device, may have stored its result first. Then that result is used,
   // so that all processes act alike.
   std::optional<Trust> found = FindRace(device, problem, about);
   if (!found) {

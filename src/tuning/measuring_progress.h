@@ -31,7 +31,7 @@ class MeasuringProgress {
   // Waiting calls both.
   virtual void Begin() noexcept {}
   virtual void End() noexcept {}
-  // Tells which step is now in progress for a waiting thread. Any thread may call it, also
+  // Says which step is now in progress for a waiting thread. Any thread may call it, also
   // repeatedly for the same step.
   virtual void Tell(const MeasuringStep&) noexcept {}
 

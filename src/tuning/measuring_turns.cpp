@@ -52,8 +52,8 @@ Result<MeasuringTurns::Turn> MeasuringTurns::Take(Use use, const Device& device,
   }
   turn.deadline = std::min(turn.deadline, until);
   UCUDNN_ASSIGN_OR_RETURN(const std::string name, DeviceName(device));
-  // After a kernel has waited in vain, no kernel waits until ten times the length of that wait has
-  // passed. So waits take at most a tenth of the time.
+  // If a kernel has waited in vain, no kernel waits until ten times the length of that wait has
+  // passed. So at most a tenth of the time is spent on waiting in vain.
   constexpr int kPatience = 10;
   const bool patient = begin.time_since_epoch().count() >= busy_until_.load();
   turn.lock = DeviceLock::Acquire(lock_folder_, name, begin);
@@ -81,14 +81,16 @@ Result<EngineMeasurements> MeasuringTurns::MeasureSizes(const Device& device,
                                                         const MeasuringTask& task,
                                                         const MeasureLimits& limits) {
   std::vector<std::shared_ptr<HeldDevice>> helpers;
-  // Measurements under fit_bytes are few and have a fixed order, so they are made without helpers.
+  // Measurements under fit_bytes are few and are made in a fixed order, so helpers cannot share
+  // them.
   if (task.sizes.size() > 1 && !limits.fit_bytes) helpers = helpers_.Beside(device);
   std::vector<MeasuringPlace> places;
   for (const auto& helper : helpers) {
     if (places.size() + 1 == task.sizes.size()) break;
     const Result<std::string> name = DeviceName(helper->device());
     if (!name.ok()) continue;
-    // If others measure on a helper device, the helper is left out, because it is not worth a wait.
+    // If another process or thread measures on a helper device, this kernel does not wait for the
+    // helper.
     auto lock = DeviceLock::Acquire(lock_folder_, *name, Clock::now());
     if (!lock) continue;
     places.push_back(

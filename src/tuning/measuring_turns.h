@@ -1,5 +1,5 @@
-// Decides which thread measures on which device, and for how long. Only one thread of this host at
-// a time measures on a device, within the time that is left to the kernel and to the process.
+// Decides which thread measures on which device, and for how long. At a time only one thread of
+// this host measures on a device, within the time that is left for the kernel and for the process.
 // Helper devices measure some of the sizes. Thread-safe.
 #pragma once
 
@@ -40,11 +40,11 @@ class MeasuringTurns {
   Clock::time_point EndOfTurn(const ConvolutionProblem& problem);
 
   // A time during which no other thread of the host measures on the device. If `lock` is none, the
-  // kernel has no turn, and `why` says why not. Take gets a turn for a kernel on which `spent` was
+  // kernel got no turn, and `why` says why not. Take gets a turn for a kernel on which `spent` was
   // spent so far; the turn ends at `until` at the latest. Take may wait for the device, and charges
   // the waiting time to the process.
   struct Turn {
-    std::optional<DeviceLock> lock;  // none: the kernel has no turn
+    std::optional<DeviceLock> lock;  // none: the kernel got no turn
     Clock::time_point deadline;
     std::string why;
   };
@@ -56,8 +56,8 @@ class MeasuringTurns {
   // Runs MeasureEngines on `device`, whose lock the caller holds, and on helper devices.
   Result<EngineMeasurements> MeasureSizes(const Device& device, const MeasuringTask& task,
                                           const MeasureLimits& limits);
-  // Opens helper devices before a turn that may need them, because opening takes long and should
-  // not be charged to a kernel.
+  // Opens helper devices. Called before a turn that may need them, because opening takes long and
+  // should not be charged to the kernel.
   void OpenHelpers(const Device& device);
   // See HelperDevices::Release.
   void ReleaseHelpers() { helpers_.Release(); }

@@ -15,8 +15,8 @@ void Append(std::vector<int>& all, const std::vector<int>& part) {
   all.insert(all.end(), part.begin(), part.end());
 }
 
-// Adds the measurements of one place to `all`. Each place measures the summing of partials; only
-// the first of these measurements is kept.
+// Adds the measurements of one place to `all`. Every place measures the summing of partials, but
+// only the first measurement of the summing is kept.
 void Append(EngineMeasurements& all, EngineMeasurements part) {
   const auto is_sum = [](const planning::Measurement& row) {
     return row.micro.engine.is_partial_sum();
@@ -37,8 +37,8 @@ void Append(EngineMeasurements& all, EngineMeasurements part) {
 
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
                                            const MeasuringTask& task) {
-  // The longest units come first. Otherwise one device could begin a long unit when all others are
-  // done.
+  // A unit is one micro-batch size. The longest units come first. Otherwise one device could begin
+  // a long unit when all other devices are done.
   std::vector<int> units = task.sizes;
   std::sort(units.begin(), units.end(), std::greater<>());
   std::vector<Result<EngineMeasurements>> parts(units.size(), Status::Error("not measured"));
@@ -58,8 +58,8 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
     // If a helper fails, its error is returned, so that another place measures the unit. If the
     // first place cannot measure the unit, no place can, so the first place's error is kept.
     if (!part.ok() && place != 0) return part.status();
-    // A helper device may have less memory, or be broken, so the first place measures a unit again
-    // if an engine failed on a helper.
+    // An engine may fail on a helper only because the helper has less memory or is broken. So the
+    // first place then measures the unit again.
     doubtful[unit] = place != 0 && part->engine_failed;
     parts[unit] = std::move(part);
     return Status::Ok();
@@ -80,7 +80,7 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
       failure = part.status();
     }
   }
-  // The summing is late only if no place has measured it.
+  // The summing is late only if no place has measured the summing.
   all.sum_late &= std::none_of(
       all.measurements.begin(), all.measurements.end(),
       [](const planning::Measurement& row) { return row.micro.engine.is_partial_sum(); });

@@ -18,8 +18,8 @@ struct MeasuringPlace {
 };
 
 // Runs MeasureEngines for some of the sizes on each of `places`. If a place fails at a size,
-// another place measures that size. If an engine fails at a size on another place than the first,
-// the first place measures that size again. The first place begins with the largest size.
+// another place measures that size. If an engine fails at a size on any place but the first, the
+// first place measures that size again. The first place begins with the largest size.
 Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& places,
                                            const MeasuringTask& task);
 

@@ -80,8 +80,8 @@ class RaceTrack {
       entry.repeats =
           once_ms > 0 ? std::clamp(static_cast<int>(std::ceil(kSampleMs / once_ms)), 1, kMaxRepeats)
                       : kMaxRepeats;
-      // If one run is long enough for a sample, this run counts as one. Then there is a sample even
-      // if no time is left for a round.
+      // If one run is long enough for a sample, the second run counts as a sample. Then there is a
+      // sample even if no time is left for a round.
       if (entry.repeats == 1) entry.samples_ms.push_back(once_ms);
     }
     for (int round = 0; round < kRounds; ++round) {

@@ -1,7 +1,7 @@
 // Times divisions of one kernel on tensors of the kernel's real size. Tiles that are measured one
-// by one on small tensors (SlackTwin) stay in the cache, and so seem faster than they are. The
-// divisions run in turns, so that a disturbance affects all of them. Results are not compared
-// (verify.h does that).
+// by one on small tensors (SlackTwin) stay in the cache, so they seem faster than they are. The
+// divisions run in turn, so that a disturbance affects all of them. Results are not compared here,
+// but in verify.h.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace ucudnn::tuning {
 
 struct Racer {
   Division division = Configuration{};
-  // The bytes of workspace that the racer gets: as many as the program would pass.
+  // The bytes of workspace that the racer gets: as many as the program would pass for it.
   size_t workspace_bytes = 0;
   EngineScope scope;  // the racer's engines
 };
@@ -30,8 +30,8 @@ struct RaceResult {
 };
 
 // Runs all racers with the fused operands of the first racer's scope, in device memory of ucudnn's
-// own. For bounds, memory and threads see VerifyPlan. If time runs out, the medians are those of
-// the runs so far.
+// own. For limits, memory and threads see VerifyPlan. If time runs out, returns the medians of the
+// runs so far; fails if a racer has no sample by then.
 RaceResult Race(const Device& device, const ConvolutionProblem& problem,
                 const std::vector<Racer>& racers, const MeasureLimits& limits);
 

@@ -9,7 +9,7 @@ namespace ucudnn::tuning {
 namespace {
 
 // Spare handles by the id of their context. Unlike an address, an id is never used for another
-// context. So a handle of a context that no longer exists is never taken.
+// context. So a handle whose context no longer exists is never returned for a new context.
 struct SpareHandles {
   using Owner = std::pair<decltype(cudnn::Functions::cudnnCreate), unsigned long long>;
   Mutex mutex;
@@ -51,8 +51,8 @@ void KeepHandle(const cuda::Driver& driver, const cudnn::Functions& functions,
     MutexLock lock(spare.mutex);
     spare.handles.emplace(owner, handle);
   } catch (...) {
-    // There is no memory to keep the handle. It is leaked, because destroying it would wait for the
-    // device.
+    // There is no memory to keep the handle. The handle is leaked, because destroying it would wait
+    // for the device.
   }
 }
 

@@ -1,8 +1,8 @@
 // ucudnn's own cuDNN handles that are not in use, by context. They are kept for the next use and
 // never destroyed, because cudnnDestroy waits for the whole device. Such a wait breaks every
-// capture on the device, whatever the thread's capture mode, and other parts of the process may be
-// capturing there. Handles of a context that no longer exists cost only host memory. Thread-safe;
-// leaked at exit.
+// capture on the device, whatever the capture mode of the calling thread, and other parts of the
+// process may be capturing there. Handles of a context that no longer exists cost only host memory.
+// Thread-safe; leaked at exit.
 #pragma once
 
 #include "base/status.h"

@@ -19,8 +19,8 @@ class Spreading {
     for (size_t unit = units; unit > 0; --unit) waiting_.push_back(unit - 1);
   }
 
-  // Returns the next unit; none if all units are done. Waits while another device is at work,
-  // because that device may fail and give its unit back.
+  // Returns the next unit; none if all units are done. If no unit is left but other devices are at
+  // work, waits, because such a device may fail and give its unit back.
   std::optional<size_t> Take() {
     MutexLock lock(mutex_);
     while (waiting_.empty() && undone_ > 0) changed_.Wait(mutex_);
@@ -42,12 +42,10 @@ class Spreading {
     }
   }
 
-  // Notes that the device failed. If the device has a `unit`, the unit then waits for another
-  // device.
+  // Notes that the device failed. If the device had a `unit`, puts it back for another device.
   void Fail(size_t device, std::optional<size_t> unit, Status why) {
     MutexLock lock(mutex_);
-    // This does not allocate, because `waiting_` held the unit before and so has the capacity for
-    // it.
+    // This does not allocate: `waiting_` held the unit before, so it has the capacity.
     if (unit) waiting_.push_back(*unit);
     last_ = std::move(why);
     changed_.NotifyAll();
@@ -56,7 +54,7 @@ class Spreading {
     try {
       lost_(device, last_);
     } catch (...) {
-      // There is no host memory, so the lost device is not reported.
+      // There is no host memory to report the lost device.
     }
   }
 

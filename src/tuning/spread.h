@@ -13,12 +13,12 @@ namespace ucudnn::tuning {
 // Does one unit on one device, on the device's thread. An error means that the device failed.
 using DoUnit = std::function<Status(size_t device, size_t unit)>;
 // Called when a device has failed, unless no other device is left. Another device then does the
-// unit of the failed device. Calls do not overlap.
+// unit of the failed device. Calls do not overlap in time.
 using DeviceLost = std::function<void(size_t device, const Status& why)>;
 
-// Does units 0 to `units` - 1 on `devices` devices, beginning them in this order. Device 0 works on
-// the calling thread. A device that fails gets no further unit. If every device fails, returns the
-// last error, and some units are not done.
+// Does units 0 to `units` - 1 on `devices` devices. The units are begun in this order. Device 0
+// works on the calling thread. A device that fails gets no further unit. If every device fails,
+// returns the last error, and some units are not done.
 Status SpreadOverDevices(size_t devices, size_t units, const DoUnit& do_unit,
                          const DeviceLost& lost);
 

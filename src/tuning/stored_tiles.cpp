@@ -21,8 +21,8 @@ bool IsOf(const TileEngines& engines, const EngineId& engine) {
   return std::find(engines.names.begin(), engines.names.end(), engine) != engines.names.end();
 }
 
-// Returns the stored rows of `engines` for each of the slack twins `twins`, in their order. The
-// rows of a slack twin are empty if there is no store or it cannot be read.
+// Returns the stored rows of `engines` for each of `twins`, in the order of `twins`. The rows of a
+// twin are empty if there is no store or it cannot be read.
 std::vector<KindRows> ReadRows(const TileEngines& engines,
                                const std::vector<ConvolutionProblem>& twins,
                                const planning::Platform& platform) {
@@ -74,8 +74,8 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
     MeasureLimits own = limits;
     if (limits.fit_bytes) own.fit_bytes = engine_limit;
     const ConvolutionProblem& twin = twins[kind];
-    // An earlier kind may have an equal slack twin, whose rows were written after `stored` was
-    // read.
+    // An earlier kind may have the same slack twin. The rows of that twin were then written after
+    // `stored` was read.
     KindRows known = all.measured == 0 ? std::move(stored[kind])
                                        : ReadRows(engines, {twin}, device.platform).front();
     const auto knows_packing = [&] {
@@ -101,8 +101,8 @@ Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionPr
       all.measured += static_cast<long>(fresh.size());
       const bool written = store != nullptr && store->Write(twin, device.platform, fresh, {}).ok();
       all.unstored |= store != nullptr && !written;
-      // If another process wrote the same rows first, the rows of that process replace the new
-      // rows.
+      // If another process wrote the same rows first, its rows replace the new ones, so that all
+      // processes plan with the same numbers.
       KindRows kept = written ? ReadRows(engines, {twin}, device.platform).front() : KindRows();
       known.insert(known.end(), fresh.begin(), fresh.end());
       if (!kept.empty()) {

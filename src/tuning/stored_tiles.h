@@ -1,4 +1,4 @@
-// Measurements of tiles in a store. For each kind of tile the store has a kernel, the slack twin on
+// Measurements of tiles in a store. The store has each kind of tile as a kernel: the slack twin on
 // which the kind is measured (SlackTwin). So all convolutions that are cut into equal tiles share
 // rows. As thread-safe as measure.h.
 #pragma once
@@ -29,7 +29,7 @@ struct TileEngines {
 // Returns for each kind of `tiles` the rows that the store has or that are measured now. The time
 // and the workspace of a row include the summing if gradients are summed, and the copies if the
 // tile is packed. New measurements are written to the store. A kind has no rows if no engine runs
-// it within limits.fit_bytes. Fails if nothing could be tried, if a kind's copies could not be
+// it within limits.fit_bytes. Fails if nothing could be tried, if the copies of a kind could not be
 // measured, or if copies or partial sums alone exceed limits.fit_bytes.
 Result<RowsOfKinds> MeasureStoredKinds(const Device& device, const ConvolutionProblem& problem,
                                        const Tiles& tiles, const TileEngines& engines,

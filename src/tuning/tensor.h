@@ -22,8 +22,8 @@ struct Tensor {
   int64_t Elements() const;
   int64_t Span() const;  // elements of memory from the first to the last one, inclusive
   size_t Bytes() const { return static_cast<size_t>(Span()) * ElementBytes(type); }
-  // Returns true if every axis steps over all elements that the axes with smaller strides span, so
-  // that no two elements share memory.
+  // Returns whether the stride of each axis is at least the number of elements that the axes with
+  // smaller strides span together, so that no two elements share memory.
   bool IsNested() const;
   // Returns the position, in the order of extents, of the element at `offset`. REQUIRES:
   // IsNested().
@@ -46,7 +46,7 @@ Tensor FusedTensor(const cudnn::FusedOperand& operand, const ConvolutionProblem&
 struct Axis {
   int64_t extent;
   int64_t stride;
-  int64_t reach;  // elements of memory that this axis and the axes after it span
+  int64_t reach;  // elements of memory that this axis and all axes with smaller strides span
   int index;
 };
 

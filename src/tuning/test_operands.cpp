@@ -8,10 +8,10 @@ namespace ucudnn::tuning {
 namespace {
 
 constexpr size_t kCopiedBytes = size_t{16} << 20;
-// A dense operand repeats itself after the first of these numbers of elements or, if a stride is a
-// multiple of the first number, after the second. Both numbers are prime, so that images, channels
-// or rows differ from each other. A stride that is a multiple of both would be larger than 10^12
-// elements.
+// The numbers of elements after which a dense operand repeats itself: the first number or, if a
+// stride is a multiple of the first number, the second. Both numbers are prime, so that images,
+// channels or rows differ from each other. A stride that is a multiple of both numbers would be
+// larger than 10^12 elements.
 constexpr int64_t kPeriods[] = {1048573, 1048571};
 
 // Mixes the bits of `value`. Source: Steele, Lea, Flood: Fast splittable pseudorandom number
@@ -59,9 +59,8 @@ OperandPattern Dense(const Tensor& tensor, bool with_twos, uint64_t seed) {
   return operand;
 }
 
-// Sets of elements of the sparse operand. An output element is the sum of the terms of one set;
-// output elements that read the same elements have the same set. The elements of a set are
-// numbered.
+// Sets of elements of the sparse operand. The elements of a set have numbers. An output element is
+// the sum of the terms of one set; output elements that read the same elements have the same set.
 struct ReductionSets {
   int64_t sets;
   int64_t length;
@@ -109,8 +108,8 @@ ReductionSets SetsOf(const ConvolutionProblem& problem) {
           }};
 }
 
-// Returns a number of elements. Of so many consecutive elements of a set, Sparse makes one nonzero.
-// So a set has at most MaxExactTerms nonzero elements.
+// Returns the number of consecutive elements of a set of which Sparse makes one nonzero. The number
+// is so large that a set has at most MaxExactTerms nonzero elements.
 int64_t Spacing(const ConvolutionProblem& problem) {
   const int64_t most = MaxExactTerms(problem);
   return (ReductionLength(problem) + most - 1) / most;
@@ -162,7 +161,7 @@ OperandPattern MakeFusedOperand(DataType type, size_t bytes, size_t number) {
   line.type = type;
   line.extents[kMaxSpatial + 1] = static_cast<int64_t>(bytes / ElementBytes(type));
   line.strides.fill(1);
-  // The seeds of fused operands differ from the seeds of the convolution's own operands.
+  // The seeds of fused operands must differ from the seeds of the convolution's own operands.
   constexpr uint64_t kFirstSeed = uint64_t{1} << 60;
   return Dense(line, false, kFirstSeed * (number + 1));
 }
@@ -173,8 +172,8 @@ Status Upload(const cuda::Driver& driver, CUstream stream, const OperandPattern&
   UCUDNN_RETURN_IF_ERROR(
       cuda::DriverStatus(driver, driver.cuMemcpyHtoDAsync(to, operand.pattern.data(), done, stream),
                          "copying an operand"));
-  // Each copy doubles the part that is done, so `done` stays a multiple of the pattern's size until
-  // the last copy.
+  // Each copy doubles the part that is filled, up to `done`. So `done` stays a multiple of the
+  // pattern's size until the last copy.
   while (done < operand.bytes) {
     const size_t size = std::min(done, operand.bytes - done);
     UCUDNN_RETURN_IF_ERROR(cuda::DriverStatus(

@@ -1,5 +1,5 @@
 // Integer-valued operands of a convolution, with which results can be compared exactly
-// (tolerance.h). They are pseudo-random, and the same in every process.
+// (tolerance.h). They are pseudo-random, and every process makes the same ones.
 #pragma once
 
 #include <cstddef>

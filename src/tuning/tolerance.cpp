@@ -14,7 +14,8 @@ namespace {
 // A term is the product of a value of at most 2 and a value of at most 1.
 constexpr double kLargestTerm = 2;
 constexpr double kMeanSquareOfTerm = 2.5;  // half of the squared terms are 1, half are 4
-// P(|N(0,1)| > 8) = 1.2e-15. So the probability that one of 1e9 elements deviates more is 1.2e-6.
+// The tolerance is this number of standard deviations. P(|N(0,1)| > 8) = 1.2e-15, so the
+// probability that one of 1e9 elements deviates more is 1.2e-6.
 constexpr double kDeviations = 8;
 constexpr double kTransformRoundings = 24;
 constexpr double kCancellation = 16;
@@ -110,8 +111,8 @@ Tolerance DataTolerance(const ConvolutionProblem& problem, NumericClass numeric,
   const double amplification = direct ? 1 : Amplification(problem, numeric);
   const double sums =
       (direct ? 1 : kTransformRoundings) + static_cast<double>(ReductionLength(problem)) / 2;
-  // This code does not use std::hypot. If the library were built with glibc 2.35, std::hypot would
-  // make it need at least that version at run time.
+  // If the library were built with glibc 2.35, std::hypot would make it need at least that version
+  // at run time. So std::hypot is not used.
   const double rounded = kCancellation * arithmetic;
   const double partial = SumsPartials(problem) ? UnitRoundoff(PrecisionBits(problem.type)) : 0;
   const double sigma = largest * std::sqrt(amplification * amplification *

@@ -55,8 +55,8 @@ Result<NumericClass> CoarsestClass(Operation operation, std::span<const Run> run
 // Returns the bits of the significand, including the hidden one: integers up to 2^bits are exact.
 int PrecisionBits(DataType type);
 
-// Returns the largest number of nonzero terms with which the sums of an output element of `problem`
-// are exact.
+// Returns the largest number of nonzero terms for which the sum of an output element of `problem`
+// is exact, whatever the order of the terms.
 int64_t MaxExactTerms(const ConvolutionProblem& problem);
 
 // Returns the most terms that an output element of `problem` has.
@@ -66,9 +66,9 @@ int64_t ReductionLength(const ConvolutionProblem& problem);
 // `numeric` is the coarser class of the two results' engines.
 Tolerance IntegerTolerance(const ConvolutionProblem& problem, NumericClass numeric, int64_t terms);
 
-// Returns whether a comparison with `tolerance` shows wrong results. Unrelated results differ by
-// about the root mean square of an output element, which is sqrt(2.5 terms), since squares of +-1
-// and +-2 average 2.5. The result is false if the tolerance exceeds this difference.
+// Returns whether a comparison with `tolerance` can show wrong results. Unrelated results differ by
+// about the root mean square of an output element. This is sqrt(2.5 terms), because squares of +-1
+// and +-2 average 2.5. Returns false if the tolerance exceeds this difference.
 bool Discriminates(const Tolerance& tolerance, int64_t terms);
 // Returns IntegerTolerance; fails if Discriminates is false for it.
 Result<Tolerance> DiscriminatingTolerance(const ConvolutionProblem& problem, NumericClass numeric,

@@ -22,8 +22,9 @@ class TuningHandle {
   cudnnHandle_t get() const { return handle_; }
   cuda::Stream& stream() { return stream_; }
   const cuda::MemoryPool& memory() const { return memory_; }
-  // Waits for all work on the stream, if Create made one. Destructors of owners of buffers call
-  // Finish first, because memory must not be freed while work on the stream may still use it.
+  // Waits for all work on the stream, if Create made a stream. Owners of buffers call Finish first
+  // in their destructors, because memory must not be freed while work on the stream may still use
+  // it.
   void Finish();
 
   // Returns a call of `problem` on this handle with alpha = 1 and beta = 0, without operands.

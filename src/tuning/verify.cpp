@@ -21,8 +21,8 @@ namespace ucudnn::tuning {
 namespace {
 
 // Outputs and workspace are filled with this byte before an engine runs. Elements that consist of
-// this byte are NaN in every type. So the comparison finds an element that is read before it is
-// written, or is never written.
+// this byte are NaN in every type. So the comparison fails if an engine reads an element before it
+// writes it, or never writes it.
 constexpr unsigned char kUnwritten = 0xff;
 
 // One of the two computations that are compared.
@@ -69,8 +69,9 @@ class Verifier {
       return {ComparisonResult::kNotCompared, status.message(), lacks_memory_};
     }
     if (auto outcome = Compute(undivided_, Output(), 0)) return *outcome;
-    // If pieces add up, the first one replaces the output. In each pass the first piece is of
-    // another run, so that an engine of every run both replaces and adds.
+    // If the pieces of the plan add up, the first piece of a pass replaces the output, and the
+    // others add to it. In each pass the first piece is of another run. So an engine of every run
+    // both replaces and adds.
     const size_t passes = PlanAddsUp() ? plan_.runs().size() : 1;
     for (size_t first = 0; first < passes; ++first) {
       if (auto outcome = Compute(plan_, other_, first)) return *outcome;
@@ -171,8 +172,8 @@ class Verifier {
     return handle_.stream().Synchronize();
   }
 
-  // Returns whether the plan's engines may add to the output. Then both replacing and adding are
-  // compared, because two engines may do them.
+  // Returns whether pieces of the plan may add to the output. Both replacing and adding must then
+  // be compared, because they may run different engines.
   bool PlanAddsUp() const {
     return problem_.operation == Operation::kBackwardFilter && !SumsPartials(problem_) &&
            !plan_.runs().empty();
@@ -258,8 +259,8 @@ class Verifier {
     return Trespass(who);
   }
 
-  // Looks for writes just outside each buffer, after `who` has run. Returns none if there are no
-  // such writes.
+  // Looks for writes just outside each buffer, after `who` has run. Returns none if nothing was
+  // written there, otherwise the result.
   std::optional<Verification> Trespass(const std::string& who) {
     std::vector<std::pair<GuardedBuffer*, const char*>> watched = {{&x_, "the image"},
                                                                    {&w_, "the filter"},
@@ -353,8 +354,8 @@ class Verifier {
   std::vector<OperandPattern> read_contents_;
   cudnn::FusedPointers pointers_;
   Tolerance tolerance_;
-  // True if the plan is one undivided gradient, which is added to itself, so that adding is
-  // compared, too.
+  // True if the plan is one undivided gradient. The gradient is then added to itself, so that
+  // adding is compared, too.
   bool twice_ = false;
   bool lacks_memory_ = false;
   GuardedBuffer x_, w_, y_;

@@ -1,4 +1,4 @@
-// Verifies plans (docs/design.md, invariant 9): a plan is trusted after its output matched the
+// Verifies plans (docs/design.md, invariant 9). A plan is trusted after its output matched the
 // output of the undivided engine once, in device memory of ucudnn's own. The caller's buffers are
 // neither read nor written.
 #pragma once
@@ -36,10 +36,10 @@ struct Verification {
 // promised. Both use engines of `scope`; legacy engines have the problem's own math type.
 //
 // The pieces of a gradient of the filter may add up: the first piece replaces the output, and the
-// others add to it. Such a plan is computed once for each of its runs, each time with a piece of
-// another run first, so that the engine of each run is compared both when it replaces and when it
-// adds. If such a plan is one undivided engine, `undivided` and the plan both compute the gradient
-// twice, first replacing and then adding.
+// others add to it. Such a division is computed once for each of its runs, each time with a piece
+// of another run first. So the engine of each run is compared both when it replaces and when it
+// adds. If such a division is one undivided engine, both `undivided` and the division compute the
+// gradient twice, first replacing and then adding.
 //
 // Allocates device memory for the image, the filter, the output, a second output and the workspace,
 // and frees all of it. May be called from any thread, even while other threads capture. The

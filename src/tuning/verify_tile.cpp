@@ -23,8 +23,8 @@
 namespace ucudnn::tuning {
 namespace {
 
-// A view of at least this many bytes is compared with its real strides, because engines may count
-// bytes in 32 bits.
+// If a tensor of a tile spans at least this many bytes, the tile is compared with the real strides
+// of the whole tensors, because engines may count bytes in 32 bits.
 constexpr int64_t kLongViewBytes = int64_t{1} << 31;
 // The most engines that are tried as references.
 constexpr size_t kMostReferences = 3;
@@ -38,7 +38,7 @@ ConvolutionProblem Packed(ConvolutionProblem part) {
   return part;
 }
 
-// Returns the same convolution on packed tensors, with its padding as a part of x.
+// Returns the same convolution on packed tensors, in which the padding is a part of x.
 ConvolutionProblem WithoutPadding(ConvolutionProblem part) {
   for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
     part.x[axis] = static_cast<int32_t>(PaddedExtent(part, axis));
@@ -47,12 +47,13 @@ ConvolutionProblem WithoutPadding(ConvolutionProblem part) {
   return Packed(part);
 }
 
-// A tensor of a tile inside a larger tensor, whose other elements are NaN.
+// A tensor of a tile inside a larger tensor. The elements of the larger tensor around the tile are
+// NaN.
 class Surrounded {
  public:
   Surrounded(const Tensor& tensor, const cuda::MemoryPool& pool, const cuda::Driver& driver)
       : tensor_(tensor), driver_(driver), memory_(pool, driver) {
-    // The margin has room for one more index at both ends of every axis.
+    // The margin holds one more index at both ends of every axis.
     const size_t begin = tensor.extents[0] > 1 ? 0 : 1;
     const int64_t widest = *std::max_element(tensor.strides.begin() + begin, tensor.strides.end());
     margin_ = InWorkspace(static_cast<size_t>(widest) * ElementBytes(tensor.type));
@@ -70,8 +71,8 @@ class Surrounded {
         driver_, driver_.cuMemsetD8Async(memory_.address(), cuda::kNanByte, Bytes(), stream),
         "filling a tensor");
   }
-  // Returns whether everything around the tile is as Clear left it. First fills the tile itself
-  // with NaN.
+  // Fills the tile itself with NaN, then returns whether everything around the tile is still as
+  // Clear left it.
   Result<bool> IsClearAround(CUstream stream, Clock::time_point deadline) {
     UCUDNN_RETURN_IF_ERROR(cuda::Fill(
         driver_, {tensor_.extents, tensor_.strides, ElementBytes(tensor_.type), address()},
@@ -248,8 +249,8 @@ class TileVerifier {
     const cuda::BoxCopy copy(tensor.extents, from_strides, to_strides, ElementBytes(tensor.type));
     return copy.Enqueue(driver_, from, to, stream());
   }
-  // Returns the address of x, or of a tensor laid out like x, inside the reference's tensor, which
-  // includes the padding.
+  // `padded` is the address of a tensor of the reference that includes the padding: of x, or of a
+  // tensor laid out like x. Returns the address of the first element inside the padding.
   CUdeviceptr InsidePadding(CUdeviceptr padded, const Strides& strides, DataType type) const {
     int64_t offset = 0;
     for (size_t axis = 0; axis < kMaxSpatial; ++axis) {
@@ -309,8 +310,8 @@ class TileVerifier {
   // ascending order of workspace. The tile's own engine comes last.
   void AddReferences(std::vector<cudnn::ListedEngine> listed,
                      std::vector<cudnn::ListedEngine>& references) const {
-    // Only engines of the plan's own graph compute fused operations, so with fused operations any
-    // engine may be a reference. Otherwise a reference must be direct.
+    // Only engines of the plan's own graph compute fused operations, and any of them may be a
+    // reference. Without fused operations a reference must be direct.
     std::erase_if(listed, [&](const auto& one) { return fused_.empty() && !IsDirect(one.choice); });
     std::stable_sort(listed.begin(), listed.end(), [&](const auto& a, const auto& b) {
       const auto rank = [&](const cudnn::EngineChoice& choice) {
@@ -501,8 +502,8 @@ class TileVerifier {
   Tolerance tolerance_;
   size_t needed_ = 0;     // device memory in bytes, without the reference's workspace
   Surrounded x_, w_, y_;  // the tile's tensors
-  // Packed tensors: the reference's operands, which were also copied into the tile's tensors, and
-  // the reference's result.
+  // Packed tensors of the reference: its operands, which are also copied into the tile's tensors,
+  // and its result.
   cuda::DeviceBuffer packed_x_, padded_x_, packed_y_, packed_w_;
   cuda::DeviceBuffer gathered_;  // packed copy of a tensor of the tile
   cuda::DeviceBuffer reference_workspace_;
@@ -525,7 +526,7 @@ ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& d
                                                : ComparedTile::Effect::kAdds};
   ConvolutionProblem& part = tile.kind.problem;
   part = SlackTwin(of);
-  // If a view of the tile in the whole tensors spans 2^31 bytes or more, tensors that are not
+  // If a tensor of the tile spans 2^31 bytes or more in the whole tensors, tensors that are not
   // packed keep the strides of the whole tensors. Packed tensors span less.
   if (IsLong(ImageTensor(of.problem)) || IsLong(OutputTensor(of.problem))) {
     if (!of.packs_x) part.x_strides = tile.around.x_strides = of.problem.x_strides;

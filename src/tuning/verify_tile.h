@@ -1,5 +1,5 @@
 // Verifies one kind of tile without the whole convolution (docs/design.md, invariant 9), in device
-// memory of ucudnn's own. In a real call other elements of the whole tensors lie around a tile;
+// memory of ucudnn's own. In a real call other elements of the whole tensors are around a tile;
 // here these elements are NaN. If an engine reads beyond its tile, the result becomes NaN even if
 // the engine multiplies the value by zero. Writes beyond the tile are found, too.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace ucudnn::tuning {
 
-// An engine on one kind of tile. If two ComparedTiles are equal, one comparison is enough for both.
+// An engine on one kind of tile. Two equal ComparedTiles need only one comparison.
 struct ComparedTile {
   // How the tile's result gets into the output.
   enum class Effect { kReplaces, kAdds, kIsSummed };
@@ -31,7 +31,8 @@ struct ComparedTile {
 // Describes how the kind number `kind` of a division of `problem` is compared. The tile's tensors
 // are parts of tensors that are slightly larger than the tile (SlackTwin). If a view of the tile
 // spans 2^31 bytes or more, the tile's tensors have the strides of the whole convolution's tensors
-// instead. A packed tile is copied from such tensors. REQUIRES: the division has tiles.
+// instead. A packed tile is copied from tensors with these strides. REQUIRES: the division has
+// tiles.
 ComparedTile ComparedTileOf(const ConvolutionProblem& problem, const Division& division,
                             size_t kind);
 

@@ -44,7 +44,7 @@ class Asker {
     return WasFound(Trust::Kind::kSlower, configuration);
   }
   // Removes from `tilings` the grids that a comparison found slower than an undivided engine.
-  // Returns the message of the last such comparison; empty if there was none.
+  // Returns the message of the last comparison that found a grid slower; empty if there was none.
   std::string DropSlower(std::vector<Tiling>& tilings) const {
     std::string why;
     for (const auto& entry : facts_.compared.entries()) {

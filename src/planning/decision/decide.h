@@ -19,8 +19,8 @@ enum class CallAction {
   kSchedule,  // the pieces of Decision::configuration
   kRefusal,   // the call, or the finalizing of the plan, returns CUDNN_STATUS_NOT_SUPPORTED
 };
-// What runs instead of a schedule, if memory is missing, a piece failed or a capture forbids the
-// schedule.
+// Says what runs instead of a schedule if memory is missing, a piece failed or a capture forbids
+// the schedule.
 enum class FallbackKind {
   kReal,       // the program's own call, whose need was promised
   kUndivided,  // the undivided engine, which fits the promise
@@ -28,7 +28,7 @@ enum class FallbackKind {
   // error of the pieces.
   kPieces,
 };
-// Says when a later call of the kernel decides again, because more may be known by then.
+// The later call at which the kernel is decided again, because more may be known by then.
 enum class When { kNever, kNextCall, kLater };
 
 struct Decision {
@@ -46,8 +46,8 @@ struct Decision {
   Baselines baselines;
   Reason reason;
   When look_again = When::kNever;
-  // True if the earlier decision stays in force, for example because the better plan was not
-  // compared yet or would change the promise.
+  // True if the earlier decision stays in force, for example because the better plan of this
+  // decision was not compared yet or would change the promise.
   bool standing = false;
   // True if the program is told less workspace than its plan of the graph API needs. `promise` says
   // how the smaller promise is kept.
@@ -88,33 +88,33 @@ bool MayTile(TileUse tiles, const std::vector<Candidate>& candidates,
 // whose only purpose is to fit are measured only if `limit_bytes` is not 0 and is less than
 // `need_bytes`, the kernel's need without any limit.
 bool MayMeasureTiles(TileUse tiles, size_t need_bytes, size_t limit_bytes);
-// Returns the workspace of the fastest undivided engine among `candidates`, without any limit.
+// Returns the workspace of the fastest undivided engine among `candidates`, whatever its workspace.
 size_t WorkspaceOfFastest(const std::vector<Candidate>& candidates,
                           const ConvolutionProblem& problem);
-// For a kernel that neither an undivided engine nor micro-batches bring under the limit. Returns
-// why tiles do not help, either, or an empty string if a later call may know more. `tilings` is the
-// answer to FindTilings with that limit.
+// Returns why tiles do not bring a kernel under the limit if neither an undivided engine nor
+// micro-batches do. Returns an empty string if a later call may know more. `tilings` is the answer
+// to FindTilings with that limit.
 std::string WhyNoTiles(const Tilings& tilings);
 
 // Returns the postcondition that `decision` breaks, in words (static text) that begin with the
 // invariant's number in docs/design.md; null if it keeps all of them.
-//  1. No engine is coarser or less deterministic than the program asked for or was told. A plan of
-//     the graph API is divided with its own engine. Other engines run only as a substitute, if the
-//     workspace plan names them, or, if they are as exact, in tiles of a vast plan.
+//  1. No engine is less exact or less deterministic than the program asked for or was told. A plan
+//     of the graph API is divided with its own engine. There are three exceptions: a substitute,
+//     engines that the workspace plan names, and engines of a vast plan's tiles that are as exact.
 //  2. Nothing uses more than the workspace that the caller passes, or that a plan promises. A plan
-//     promises its need, or less, or, if the user has a limit, more. The promise is kept by an
-//     undivided engine that fits it, or by pieces that nothing can replace. A plan that was
-//     promised less than it needs never runs as the program asked for it.
+//     promises its need or less; if the user has set a limit, it may also promise more. The promise
+//     is kept by an undivided engine that fits it, or by pieces that nothing can replace. A plan
+//     that was promised less than it needs never runs as the program asked for it.
 //  3. Everything that runs was built before.
 //  4. Pieces are multiples of the legal step, or tiles, and cover the mini-batch.
 //  7. Unless the kernel must fit a limit, nothing is slower than what the program asked for, as far
 //     as both were measured. Nothing is refused unless the user demands it.
-//  8. Workspace that was not promised earlier, plus ucudnn's own, stays within the limit.
+//  8. A promise that was not given earlier stays within the user's limit, and ucudnn's own
+//     workspace within the kernel's share of the budget.
 //  9. Pieces run only after a comparison, unless only they keep a promise.
 const char* BrokenInvariant(const Facts& facts, const Decision& decision);
 
-// After this number of plans of a kernel were found wrong, no further plan of the kernel is
-// compared.
+// If this number of plans of a kernel were found wrong, no further plan of the kernel is compared.
 constexpr int kMostWrong = 4;
 // An upper bound on the steps of a decision. If a decision takes more, Decide does not recognise
 // the answer to one of its own questions and would ask that question forever.

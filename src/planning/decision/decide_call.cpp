@@ -10,9 +10,8 @@
 namespace ucudnn::planning {
 namespace {
 
-// Returns whether the promise has exactly the workspace of `alone`, which is more than its plan and
-// its undivided engine need. `alone` are pieces of the named algorithm, which can compute an
-// identity activation.
+// Returns whether the pieces `promise.alone`, which can compute an identity activation, need
+// exactly the promised workspace, and both the promise's plan and its undivided engine need less.
 bool IsSizedForAlone(const Promise& promise) {
   const size_t own =
       std::max(promise.configuration.WorkspaceBytes(), promise.undivided.workspace_bytes);
@@ -64,28 +63,29 @@ class CallDecider {
   bool LacksMemory(const std::optional<Promise>& told) const {
     return told && told->undivided.engine.empty() && told->owned_bytes > facts_.assured_bytes;
   }
-  // Sets `promise_` to one of three plans: a plan in the kernel's share of the budget, the plan of
-  // the promise that the caller was told, or a new plan for a caller that did not ask.
+  // Sets `promise_` to a plan in the kernel's share of the budget, to the promise that the caller
+  // was told, or to a new promise for a caller that did not ask. Sets it to none if the program's
+  // own call should run or be refused.
   void Choose();
   std::optional<Promise> InBudget();
   // Returns the tilings that were measured within BudgetShare::limit_bytes, the limit that holds
-  // for every kernel. So a tiling may exceed the kernel's own share, which is the limit of
-  // `request`. Leaves out tilings that were found slower than an undivided engine. Returns none if
-  // the call may not run tiles.
+  // for every kernel. So a tiling may exceed request.limit_bytes, the kernel's own share. Leaves
+  // out tilings that were found slower than an undivided engine. Returns none if the call may not
+  // run tiles.
   std::vector<Tiling> TilingsInShare(const std::vector<Candidate>& candidates,
                                      const PromiseRequest& request);
   // Returns `promise` with the fastest plan that is now known to fit the promise. REQUIRES:
   // `promise` was made before everything was measured, or its plan cannot run.
   Promise Improved(Promise promise);
-  // Returns a plan within the workspace that the caller passes. The plan is as exact and as
+  // Returns a promise within the workspace that the caller passes, whose plan is as exact and as
   // deterministic as the named algorithm. Returns none if the call should run unchanged; the
   // decision's reason then says why.
   std::optional<Promise> Unasked();
   // Returns the promise of the workspace plan's kernel, for a caller that did not ask before.
   std::optional<Promise> FromFile(size_t limit_bytes);
   std::optional<Promise> Unmeasured(bool over_limit);
-  // `promise` is the best promise of `candidates` without tiles. Returns `promise`, or a promise in
-  // tiles if that is faster. Asks for grids within the larger of `limit_bytes` and the request's
+  // `promise` is the best promise of `candidates` without tiles. Returns `promise` or, if tiles are
+  // faster, a promise in tiles. Asks for grids within the larger of `limit_bytes` and the request's
   // limit.
   std::optional<Promise> OrTiles(std::optional<Promise> promise,
                                  const std::vector<Candidate>& candidates,
@@ -97,11 +97,11 @@ class CallDecider {
            promise.configuration.Largest().engine != facts_.asked;
   }
   // Returns whether the plan of `promise_` may run. If the plan was found wrong and nothing can
-  // replace it, sets `promise_` to none.
+  // replace it, sets `promise_` to none and returns kTrusted.
   Trust Trusted();
-  // Returns the fastest known undivided engine that could run instead of the tiles of `promise_`,
-  // in the same workspace. Returns an empty engine if `promise_` is not in tiles or a workspace
-  // plan demands the tiles.
+  // Returns the fastest known undivided engine that could run instead of the tiles of `promise_`
+  // within the promised workspace. Returns an empty engine if `promise_` is not in tiles, or if a
+  // workspace plan demands the tiles.
   MicroConfiguration InPlaceOfTiles() const;
   // Returns whether the named algorithm fits the limit and is as deterministic as demanded.
   bool AskedServes() const;
@@ -123,7 +123,7 @@ class CallDecider {
   std::optional<Promise> promise_;
   bool told_ = false;  // the caller relies on `promise_`, or ucudnn provides the workspace for it
   bool in_budget_ = false;
-  bool file_is_wrong_ = false;  // the workspace plan's pieces were promised, and later found wrong
+  bool file_is_wrong_ = false;  // promised pieces of the workspace plan were found wrong or slower
   bool settled_ = true;
   bool late_ = false;     // some measurement is missing, and no time is left to make it
   std::string no_tiles_;  // why no tiles fit; empty if no tiles were sought
@@ -150,9 +150,9 @@ std::vector<Tiling> CallDecider::TilingsInShare(const std::vector<Candidate>& ca
   if (!call_.graph_engines || !MayTile(facts_.tiles, candidates, request)) return {};
   const size_t need =
       std::max(call_.need_bytes.value_or(0), WorkspaceOfFastest(candidates, facts_.problem));
-  // The question has the limit that holds for every kernel, and not the share, which may change. If
-  // `measures` is false, the answer has only tiles that were measured before, when the budget was
-  // divided.
+  // The question has the limit that holds for every kernel, because the kernel's share may change.
+  // If `measures` is false, the answer has only tiles that were measured before, when the budget
+  // was divided.
   const bool measures = MayMeasureTiles(facts_.tiles, need, request.limit_bytes);
   Tilings tilings = ask_(FindTilings{
       {}, RequestFor(facts_.problem, facts_.share->limit_bytes, facts_.deterministic), measures});
@@ -172,8 +172,8 @@ std::optional<Promise> CallDecider::OrTiles(std::optional<Promise> promise,
   if (!call_.graph_engines || facts_.share || !MayTile(facts_.tiles, candidates, request)) {
     return promise;
   }
-  // An earlier promise in tiles may have chosen its grid for the limit `limit_bytes`. The question
-  // has the larger limit, so that its answer includes that grid.
+  // The grid of an earlier promise in tiles may have been chosen for the limit `limit_bytes`. The
+  // question has the larger of the two limits, so that its answer includes that grid.
   FindTilings question{{}, request};
   question.request.limit_bytes = std::max(request.limit_bytes, limit_bytes);
   Tilings tilings = ask_(std::move(question));
@@ -192,14 +192,14 @@ Promise CallDecider::Improved(Promise promise) {
   PromiseRequest request = RequestFor(
       facts_.problem, std::min(promise.workspace_bytes, promise.limit_bytes), facts_.deterministic);
   request.deterministic |= promise.reported.deterministic;
-  // Engines must be as exact as the algorithm that the program names, whichever engine the promise
-  // reported.
+  // Engines must be as exact as the algorithm that the program names now, even if the promise
+  // reported another engine.
   request.chosen = facts_.numeric;
   const Rows rows = Measured(request);
   const int n = facts_.problem.n;
   if (!promise.configuration.IsTiled() && UsesGraph(promise.configuration) &&
       FindUndivided(rows.candidates, promise.configuration.runs[0].micro.engine, n) == nullptr) {
-    // The graph engine of the promise was found wrong, so its rows are gone.
+    // The rows of the promise's graph engine are gone, because the engine was found wrong.
     promise = UndividedAlone(std::move(promise));
   }
   std::optional<Promise> better = MakePromise(rows.candidates, request);
@@ -274,8 +274,8 @@ std::optional<Promise> CallDecider::Unasked() {
   const Candidate* const own = FindUndivided(candidates, facts_.asked, problem.n);
   if (own != nullptr) decision_.configuration.runs[0].micro = own->micro;
   if (own == nullptr && need <= limit && !facts_.deterministic) {
-    // Time or memory ran out before the named algorithm was measured. So it may be faster than all
-    // measured engines.
+    // Time or memory ran out before the named algorithm was measured. Therefore the named algorithm
+    // may be faster than all measured engines.
     decision_.reason = {ReasonKind::kAskedNotMeasured};
     return std::nullopt;
   }
@@ -301,8 +301,8 @@ std::optional<Promise> CallDecider::Unasked() {
     }
   }
   if (!promise) {
-    // Only pieces of the named algorithm itself may still fit. Their output is compared with that
-    // of the undivided algorithm.
+    // Only pieces of the named algorithm itself may still fit. Their output is compared with the
+    // output of the undivided named algorithm.
     promise = PiecesOf(facts_.asked, candidates, request);
     if (promise) promise->reference = decision_.configuration.runs[0].micro;
   }
@@ -368,7 +368,7 @@ void CallDecider::Choose() {
 MicroConfiguration CallDecider::InPlaceOfTiles() const {
   if (!promise_->configuration.IsTiled() || promise_->of_workspace_plan) return {};
   const MicroConfiguration& fastest = promise_->baselines.any_api;
-  // The promised workspace may be smaller than the limit under which baselines were chosen.
+  // The promised workspace may be smaller than the limit under which the baselines were found.
   const bool fits = !told_ || in_budget_ || fastest.workspace_bytes <= promise_->workspace_bytes;
   return fits && !fastest.engine.empty() ? fastest : promise_->undivided;
 }
@@ -418,13 +418,14 @@ bool CallDecider::AskedServes() const {
          (!facts_.deterministic || decision_.configuration.Largest().deterministic);
 }
 
-// Returns whether the program's own call may run instead of a plan that is not compared or built,
-// or of which a piece failed. It may run if it fits the limit and is as deterministic as demanded,
-// because then the plan would only have gained time. Otherwise it may run only if nothing undivided
-// keeps the promise, and only in two cases. First, the call fits the workspace that the caller
-// passes. Second, any_engine() is true and nothing was ever told for this algorithm; then the
-// program sees the real library's own error. In both cases it may not run if the caller was told a
-// promise and a strict limit forbids the call.
+// Returns whether the program's own call may run instead of a plan that was not compared, could not
+// be built, or had a piece that failed. The call may run if AskedServes(), because then the plan
+// would only have gained time. Otherwise it may run only if no undivided engine keeps the promise,
+// and only in two cases:
+//  - The call fits the workspace that the caller passes.
+//  - any_engine() is true, and nothing was ever told for this algorithm. The program then sees the
+//    real library's own error.
+// In neither case may it run if the caller was told a promise and a strict limit forbids the call.
 bool CallDecider::MayRunAsAsked() const {
   const bool real =
       decision_.promised_bytes <= call_.passed_bytes || (any_engine() && !call_.was_told);
@@ -463,8 +464,8 @@ void CallDecider::Run(bool trusted) {
     NotPrepared(built.message);
   }
   if (!has_whole || (!told_ && MayRunAsAsked())) return;
-  // The undivided engine is built for the workspace that it needs itself. That may be less than was
-  // promised, and less than the caller's own algorithm needs.
+  // The undivided engine is built for its own need, which may be less than the promised workspace
+  // and less than the need of the caller's own algorithm.
   const BuildOutcome& built = ask_(Build{{}, undivided, undivided.workspace_bytes});
   if (built.kind != BuildOutcome::Kind::kReady) {
     if (whole_only) NotPrepared(built.message);
@@ -488,8 +489,8 @@ void CallDecider::LookAgain(bool trusted) {
                     (!settled_ && (facts_.tunes || !trusted)) || LacksMemory(call_.told) ||
                     LacksMemory(call_.told_alone);
   if (!more || StaysWhole()) return;
-  // During a capture nothing can be measured or built, so the first call after the capture decides
-  // again.
+  // Nothing can be measured or built during a capture. So a decision of the capture is replaced at
+  // the first call after it.
   decision_.look_again = facts_.capturing ? When::kNextCall : When::kLater;
 }
 
@@ -503,7 +504,7 @@ Decision CallDecider::Decide() {
   const bool trusted = trust.kind == Trust::Kind::kTrusted;
   const bool inside = !in_budget_ || (facts_.earlier && !facts_.earlier->lost_share);
   if (!trusted && inside && facts_.earlier && facts_.earlier->divides) {
-    // The earlier plan was compared, so it stays in force until the better plan is compared, too.
+    // The earlier plan was compared. So it stays in force until the better plan was compared, too.
     decision_.standing = true;
     decision_.look_again = When::kLater;
     return decision_;

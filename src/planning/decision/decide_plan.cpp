@@ -10,8 +10,8 @@ namespace {
 
 using Substitutes = std::vector<MicroConfiguration>;
 
-// `candidates` are the rows of one engine. Returns the row for all `n` images; null if that was not
-// measured.
+// Returns the row for all `n` images among `candidates`, which are rows of one engine; null if the
+// engine was not measured on all images.
 const MicroConfiguration* UndividedOf(const std::vector<Candidate>& candidates, int n) {
   for (const Candidate& candidate : candidates) {
     const MicroConfiguration& micro = candidate.micro;
@@ -52,26 +52,27 @@ class PlanDecider {
   }
 
   // Follows the workspace plan's entry for this execution plan. If the entry does not hold for the
-  // execution plan, adds a note that says why, and returns false.
+  // execution plan or cannot be built, adds a note that says why, and returns false.
   bool FollowFile();
   void FitUnder();
   // Decides for `promise`, which only its pieces can keep, because it has no undivided engine.
   void RunAlone(const Promise& promise, const KeptPromise* told, const Trust& trust);
   void GainTime();
-  // `promise` runs the plan's own engine within the plan's need. Returns `promise` or a promise in
-  // tiles that is faster by kHysteresis. If these tiles need more workspace than the plan, they
-  // must also be faster by kHysteresis than the best promise that needs no more than the plan.
+  // `promise` runs the plan's own engine within the plan's need. Returns `promise` or, if tiles are
+  // faster by kHysteresis, a promise in tiles. Tiles that need more workspace than the plan must
+  // also be faster by kHysteresis than the best promise that needs no more than the plan.
   Promise OrTiles(Promise promise, const std::vector<Candidate>& own);
-  // Returns whether the program was told more workspace than the plan needs, and this promise still
-  // holds. Tiles may then use that workspace.
+  // Returns whether the program was told more workspace than the plan needs and may still rely on
+  // that. Tiles may then use that workspace.
   bool HasRoom() const;
   // Returns the most workspace that tiles may use if the plan itself fits the limit.
   size_t RoomForTiles() const;
-  // Promises `bytes`, which is more than the plan needs.
+  // Promises `bytes`, which is more than the plan needs. Notes if an earlier promise was lost
+  // because it exceeds the user's limit.
   void GiveRoom(size_t bytes);
   // Makes a promise of less than the plan needs. If `told` is set, the promise has the size of
-  // `told`; otherwise it fits the limit. Returns none if nothing can keep the promise; `why_` then
-  // says why.
+  // `told`; otherwise it fits the limit. If nothing can keep such a promise, returns none, and
+  // `why_` says why.
   std::optional<Promise> Within(const KeptPromise* told);
   // Returns a promise that pieces of the plan's own engine keep alone, for plans that no undivided
   // engine can replace within the limit.
@@ -84,8 +85,9 @@ class PlanDecider {
   std::optional<MicroConfiguration> BestSubstitute(const KeptPromise* told,
                                                    const PromiseRequest& request);
   Promise InBudget(const MicroConfiguration& other);
-  // Returns whether the pieces of `promise` were found correct. Tiles must also be faster than the
-  // undivided engine `faster_than`, if that is set.
+  // Returns whether the plan of `promise` may run. Its pieces must have been found correct, and its
+  // tiles also faster than the undivided engine `faster_than`, if that is set. An undivided plan
+  // needs no comparison unless `engines_differ` is true.
   Trust Compared(const Promise& promise, const MicroConfiguration& faster_than,
                  bool engines_differ = false);
   // Runs the application's own plan or, if the plan exceeds a strict limit, refuses it.
@@ -139,8 +141,8 @@ Trust PlanDecider::Compared(const Promise& promise, const MicroConfiguration& fa
                       tiled ? faster_than : MicroConfiguration()});
 }
 
-// Runs `promise`. With `in_place`, the promise is smaller than the plan's need, so the promise's
-// undivided engine replaces the application's plan.
+// Runs `promise`. `in_place` means that the promise is smaller than the plan's need; then the
+// promise's undivided engine replaces the application's plan.
 void PlanDecider::Schedule(const Promise& promise, bool in_place) {
   decision_.action = CallAction::kSchedule;
   decision_.configuration = promise.configuration;
@@ -157,13 +159,13 @@ std::optional<MicroConfiguration> PlanDecider::BestSubstitute(const KeptPromise*
   const Substitutes& others =
       ask_(FindSubstitutes{told != nullptr ? told->undivided : EngineId(), request.limit_bytes});
   if (others.empty()) return std::nullopt;
-  // If pieces are expected to run, the substitute runs only after they fail. Its speed then does
-  // not matter, and it is not measured.
+  // If `runs` is false, pieces are expected to run, and the substitute runs only after they fail.
+  // The speed of the substitute then does not matter, so it is not measured.
   const bool runs =
       facts_.share || (told != nullptr ? told->any_engine : plan_.is_heuristics_first);
   if (others.size() < 2 || !runs) return others[0];
   // others[0] is the engine that the heuristics expect to be the fastest. Another engine is
-  // preferred only if both were timed.
+  // preferred only if that engine and others[0] were timed.
   const MicroConfiguration* best = nullptr;
   double best_ms = 0;
   for (const MicroConfiguration& other : others) {
@@ -192,7 +194,8 @@ Promise PlanDecider::InBudget(const MicroConfiguration& other) {
   if (auto promise = MakeOwnedPromise(candidates, Request(limit), tilings)) {
     return std::move(*promise);
   }
-  // The undivided engine was not timed, but it runs without workspace, so it can be promised.
+  // The undivided engine was not timed. It can be promised nevertheless, because it runs without
+  // workspace.
   Promise promise;
   promise.undivided = {other.engine, n, kUnknownTime, 0, other.deterministic};
   promise.configuration = {{{promise.undivided, 1}}};
@@ -219,8 +222,9 @@ std::optional<Promise> PlanDecider::OwnPieces(const KeptPromise* told,
   // If only pieces keep the promise, tiles may be needed even if the options allow none now.
   const bool by_pieces = told != nullptr && told->undivided.empty();
   if (promise || (facts_.tiles == TileUse::kNone && !by_pieces)) return promise;
-  // An earlier process that promised tiles found them within limit_, so the store has measurements
-  // of their grids. If none of these grids fits, grids are sought within the request's limit.
+  // An earlier process that promised tiles found their grids within limit_, so the store has the
+  // measurements of these grids. Only if none of them fits `request`, grids are sought within the
+  // limit of `request`.
   auto tiles = FastestTiles(AskTilings(Request(limit_)).measured, request, facts_.numeric);
   if (!tiles) tiles = FastestTiles(AskTilings(request).measured, request, facts_.numeric);
   if (!tiles) return std::nullopt;
@@ -252,8 +256,8 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
   // If the substitute was not timed, the workspace that the library states for it is used.
   const MicroConfiguration* const timed = UndividedOf(undivided_rows.candidates, facts_.problem.n);
   const MicroConfiguration undivided = timed != nullptr ? *timed : *other;
-  // A divided plan keeps its own engine and knobs. Applications time plans against each other, and
-  // build the fastest one again from its engine and knobs, also in another process. Applications
+  // A divided plan keeps its own engine and knobs. Applications that time plans against each other
+  // build the fastest plan again from its engine and knobs, also in another process. Applications
   // that time nothing take the first plan of a list, so only that plan may change its engine.
   const bool any_engine = told != nullptr ? told->any_engine : plan_.is_heuristics_first;
   // Tiles must be faster than the undivided engine by kHysteresis. Pieces of the mini-batch may
@@ -265,7 +269,7 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
            : undivided.time_ms < (1 - kHysteresis) * promise->configuration.TimeMs());
   const size_t pieces_bytes = promise ? promise->configuration.WorkspaceBytes() : 0;
   // If only another engine could keep a promise, nothing is promised, except for the first plan of
-  // a list. Otherwise an application that times plans would time that engine under the names of
+  // a list. Otherwise an application that times plans would time that one engine under the names of
   // many plans. The promise might also be too small for pieces that are found later.
   if (!promise && !any_engine && told == nullptr) {
     why_ = {late_        ? ReasonKind::kNoTimeForDivisions
@@ -275,8 +279,8 @@ std::optional<Promise> PlanDecider::Within(const KeptPromise* told) {
     why_.no_tiles = no_tiles_;
     return std::nullopt;
   }
-  // The first plan of a list must run something within the limit. So must a plan that has reported
-  // a smaller workspace before, even if its pieces no longer fit.
+  // The first plan of a list must run something within the limit. A plan that has reported a
+  // smaller workspace before must do so, too, even if its pieces no longer fit.
   if (!promise || (any_engine && other_is_faster)) {
     promise = promise.value_or(Promise{});
     promise->configuration = {{{undivided, 1}}};
@@ -318,8 +322,9 @@ bool PlanDecider::FollowFile() {
     promise.undivided = promise.configuration.runs[0].micro;
     promise.workspace_bytes = bytes;
   } else {
-    // An undivided engine must keep the promise. It should fit the workspace of the pieces. If no
-    // engine fits that, the promise grows to the need of one within the file's limit.
+    // An undivided engine must keep the promise. An engine that fits the workspace of the pieces
+    // comes first. If there is none, the promise grows to the need of an engine within the file's
+    // limit.
     Substitutes others = ask_(FindSubstitutes{{}, in_budget ? 0 : bytes});
     if (others.empty() && !in_budget) others = ask_(FindSubstitutes{{}, confirmed.limit_bytes});
     if (others.empty()) return fails(Sentence(Detail::kNothingUndivided));
@@ -375,8 +380,8 @@ bool PlanDecider::HasRoom() const {
 
 size_t PlanDecider::RoomForTiles() const {
   if (HasRoom()) return plan_.told->workspace_bytes;
-  // Only the first decision may set the promise. The promise may exceed the need only if the user
-  // has set a limit.
+  // More than the need may be promised only by the first decision about a vast plan without a
+  // budget, and only if the user has set a limit.
   const bool may_tell = plan_.is_vast && !facts_.earlier && !facts_.share;
   return may_tell && facts_.user_limit != kNoLimit ? facts_.user_limit : limit_;
 }
@@ -405,7 +410,7 @@ void PlanDecider::GainTime() {
   const PromiseRequest request = Request(limit_);
   const Rows rows = Measured(facts_.asked, request);
   std::optional<Promise> promise = MakePromise(rows.candidates, request);
-  // If the undivided plan was not timed, there is no `promise`, and the gain of tiles is unknown.
+  // If the undivided plan was not timed, there is no `promise`, and nothing to compare tiles with.
   if (promise && facts_.tiles == TileUse::kToGain) {
     promise = OrTiles(std::move(*promise), rows.candidates);
   }
@@ -418,7 +423,7 @@ void PlanDecider::GainTime() {
                   : late_          ? ReasonKind::kNoTime
                   : known          ? ReasonKind::kNothingFasterAnywhere
                                    : ReasonKind::kNotMeasured};
-    // A vast plan is slow undivided. So its reason says why no tiles run, even if no tiles fit.
+    // A vast plan is slow without tiles. So its reason says why no tiles run, even if no tiles fit.
     why.no_tiles = plan_.is_vast ? no_tiles_ : slower_;
     return Stay(std::move(why));
   }
@@ -524,7 +529,8 @@ void PlanDecider::FitUnder() {
 }
 
 void PlanDecider::LookAgain() {
-  // A plan that has reported its need, although the need exceeds the limit, keeps reporting it.
+  // If the need exceeds the limit and the program was told the need, the plan keeps reporting it,
+  // and no later call decides again.
   const bool told_less = decision_.promises_less || plan_.told_here;
   if (!told_less && plan_.need_bytes > facts_.user_limit) return;
   // If this process does not measure the plan, rows of another process may still appear in the
@@ -557,9 +563,9 @@ Decision PlanDecider::Decide() {
     }
   }
   LookAgain();
-  // A new decision replaces an earlier one only if it promises the same. A division that was
-  // compared stays in force until the better division is compared, too, unless the budget took its
-  // workspace away.
+  // A new decision replaces an earlier one only if it promises the same workspace and is no
+  // refusal. An earlier division that was compared also stays in force until the new division was
+  // compared, unless the budget was divided again and took the earlier division's workspace away.
   const EarlierDecision* const earlier = facts_.earlier ? &*facts_.earlier : nullptr;
   decision_.standing =
       earlier != nullptr && (earlier->promises_less != decision_.promises_less ||

@@ -79,10 +79,10 @@ struct FindTilings {
 };
 
 // Asks for undivided engines that may replace a plan within `limit_bytes`. They are as exact and as
-// deterministic as the plan, and the most promising one comes first. The answer is the plan's own
-// engine if that fits, otherwise `promised` if that fits. Otherwise it lists engines of the
-// heuristics' list and an engine that was measured on the whole mini-batch or, if none of these
-// fit, any engine that fits.
+// deterministic as the plan, and the most promising one comes first. If the plan's own engine fits,
+// the answer is that engine alone; otherwise, if `promised` fits, it is `promised` alone. Otherwise
+// the answer has engines of the heuristics' list and an engine that was measured on the whole
+// mini-batch. If none of these fit, the answer has any engine that fits.
 struct FindSubstitutes {
   using Answer = std::vector<MicroConfiguration>;
   EngineId promised;  // the engine of an earlier promise; empty if there was none
@@ -90,13 +90,13 @@ struct FindSubstitutes {
   bool operator==(const FindSubstitutes&) const = default;
 };
 
-// Asks whether `configuration` computes the same as the undivided engine `against`. If the whole
-// convolution exceeds the memory for measuring, each kind of tile is compared on its own. With
+// Asks whether `configuration` computes the same as the undivided engine `against`. If the memory
+// for measuring cannot hold the whole convolution, each kind of tile is compared alone. With
 // `need_whole` nothing is compared in that case, because a plan that must not be slower than the
-// undivided engine has to be compared with that engine on the whole convolution. Tiles are also
-// timed in place, that is, on the tensors of the whole convolution. They are timed in turn with
-// `faster_than`, the fastest undivided engine that could run instead, and must gain kHysteresis
-// over this engine. If the engine of `faster_than` is empty, nothing is timed.
+// undivided engine has to be compared with that engine on the whole convolution. If the engine of
+// `faster_than` is not empty, tiles are also timed on the tensors of the whole convolution, in turn
+// with `faster_than`, the fastest undivided engine that could run instead. The tiles must be faster
+// by kHysteresis.
 struct Compare {
   using Answer = Trust;
   Configuration configuration;
@@ -107,8 +107,8 @@ struct Compare {
   bool operator==(const Compare&) const = default;
 };
 
-// The answer to Build. Build asks for what the decision runs: the pieces of `configuration`, if it
-// has runs, and `undivided`, which may replace the pieces.
+// The answer to Build. Build asks to make ready what the decision runs: the pieces of
+// `configuration`, if it has runs, and `undivided`, which may replace the pieces.
 struct BuildOutcome {
   enum class Kind { kReady, kNoPieces, kNoUndivided };
   Kind kind = Kind::kReady;
@@ -134,8 +134,8 @@ class Answers {
                                     [&](const auto& known) { return known.first == question; });
     return entry == entries_.end() ? nullptr : &entry->second;
   }
-  // Adds an answer. REQUIRES: the question has no answer yet. A question that Decide asks again
-  // although it was answered would be asked forever.
+  // Adds an answer. REQUIRES: the question has no answer yet. If Decide asks a question again that
+  // was answered, it does not find the answer, and would ask the question forever.
   void Add(Question question, typename Question::Answer answer) {
     assert(Find(question) == nullptr);
     entries_.emplace_back(std::move(question), std::move(answer));
@@ -149,8 +149,8 @@ class Answers {
 
 // A workspace plan's entry for a legacy kernel, as far as the real library confirms it.
 // `candidates` are the entry's pieces and all undivided engines, with the workspace that the real
-// library states. The library states no times. So the time of an engine that the workspace plan
-// does not name is the engine's place in the library's list.
+// library states. The library states no times. So an engine that the workspace plan does not name
+// has, as its time, its place in the library's list.
 struct ConfirmedLegacyKernel {
   Configuration configuration;
   std::vector<Candidate> candidates;
@@ -174,8 +174,8 @@ struct BudgetShare {
   size_t usable_bytes() const { return std::min(bytes, limit_bytes); }
 };
 
-// A promise that this process or an earlier one has made. It is smaller than the plan's need, or
-// larger so that tiles may use more workspace.
+// A promise that this process or an earlier one has made for a plan of the graph API. It is smaller
+// than the plan's need, or larger so that tiles may use more workspace than the plan.
 struct KeptPromise {
   size_t workspace_bytes = 0;
   // The engine that keeps the promise in one piece. If more than the need was promised, it is the
@@ -249,8 +249,8 @@ struct Facts {
   bool failed = false;             // a piece failed, or the plan that runs was found wrong
   TileUse tiles = TileUse::kNone;  // the purpose for which the kernel may be cut into tiles
   std::optional<BudgetShare> share;
-  // Bytes of ucudnn's own workspace that every call can get. They are set aside for kernels that no
-  // engine can run without workspace.
+  // Bytes of ucudnn's own workspace that every call can get. They are set aside for kernels for
+  // which no engine runs without workspace.
   size_t assured_bytes = 0;
   std::optional<EarlierDecision> earlier;
   std::variant<CallFacts, PlanFacts> program;

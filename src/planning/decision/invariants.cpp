@@ -80,8 +80,9 @@ class Invariants {
   }
   Broken ExactInCall(const MicroConfiguration& micro) const;
   Broken ExactInPlan(const MicroConfiguration& micro) const;
-  // Returns whether the call's engines must be deterministic, because the user demands it, because
-  // the program was told so, or because the named algorithm is deterministic.
+  // Returns whether the call's engines must be deterministic. They must be if the user demands it.
+  // Else it depends on the promise that the program was told or, if there is none, on whether the
+  // named algorithm is known to be deterministic.
   bool IsDeterministic() const;
   const MicroConfiguration* AskedAsMeasured() const;
 
@@ -235,7 +236,7 @@ Broken Invariants::Promised() const {
   return changes ? "2: a promise changes" : nullptr;
 }
 
-// Checks invariant 3: what runs was built before.
+// Checks invariant 3: everything that runs was built before.
 Broken Invariants::Ready() const {
   const auto& built = facts_.built.entries();
   const bool pieces = decision_.configuration.Pieces() > 1 || decision_.owned_bytes > 0;
@@ -275,9 +276,10 @@ const MicroConfiguration* Invariants::AskedAsMeasured() const {
   return nullptr;
 }
 
-// Checks invariant 7, never worse. Does not compare times after an earlier promise or under a
-// budget, because a plan may then have to be slower than the named engine. Kernels of a workspace
-// plan have no measurements.
+// Checks invariant 7, never worse, if the named engine was measured and fits the limit and the
+// user's demands. Under a budget, or if a promise binds the kernel, a plan may have to be slower
+// than the named engine, so times are not compared. Kernels of a workspace plan have no
+// measurements.
 Broken Invariants::NoSlower() const {
   const bool bound = call_ != nullptr ? call_->was_told : decision_.promises_less;
   const MicroConfiguration* const own = AskedAsMeasured();
@@ -289,22 +291,23 @@ Broken Invariants::NoSlower() const {
   return serves && slower ? "7: it is slower than what was asked" : nullptr;
 }
 
-// Checks invariant 8: the promise is within the user's limit, ucudnn's workspace within the budget.
+// Checks invariant 8. A promise that was not given earlier must be within the user's limit, and
+// ucudnn's workspace within the kernel's share of the budget.
 Broken Invariants::Limited() const {
   const bool told = call_ != nullptr && call_->was_told;
   if (!told && decision_.promised_bytes > facts_.user_limit)
     return "8: it exceeds the user's limit";
   if (decision_.owned_bytes == 0) return nullptr;
   const size_t share = facts_.share ? facts_.share->usable_bytes() : 0;
-  // Pieces that keep a promise alone use the assured workspace.
+  // The workspace of pieces that keep a promise alone is set aside, so it is not part of the share.
   const bool alone = !has_whole_;
   return decision_.owned_bytes > (alone ? facts_.assured_bytes : share)
              ? "8: it exceeds what the budget has"
              : nullptr;
 }
 
-// Checks invariant 9: only pieces that were compared run. Pieces that keep a promise alone were
-// compared before the promise was given.
+// Checks invariant 9: a plan that needs a comparison was compared. Pieces that keep a promise alone
+// are not checked, because they were compared before the promise was given.
 Broken Invariants::Compared() const {
   const bool needs = decision_.configuration.Pieces() > 1 ||
                      (call_ != nullptr && UsesGraph(decision_.configuration));
@@ -322,7 +325,7 @@ Broken Invariants::Compared() const {
 }  // namespace
 
 const char* BrokenInvariant(const Facts& facts, const Decision& decision) {
-  // A decision that stays in force was checked when it was made.
+  // A decision that stays in force needs no check, because it was checked when it was made.
   return decision.standing ? nullptr : Invariants(facts, decision).Find();
 }
 

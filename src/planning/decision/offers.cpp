@@ -21,8 +21,8 @@ bool MayServeIdentity(Operation operation, const EngineId& engine) {
          legacy->algorithm == kServesIdentity;
 }
 
-// Returns the promise of pieces of `engine` only, with the least workspace that such pieces need;
-// none if no pieces fit the request.
+// Returns the promise of pieces that all run `engine` and need the least workspace; none if no such
+// pieces fit the request.
 std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Candidate>& candidates,
                                    PromiseRequest request) {
   std::vector<size_t> sizes;
@@ -38,8 +38,8 @@ std::optional<Promise> LeastPieces(const EngineId& engine, const std::vector<Can
   return std::nullopt;
 }
 
-// Returns a promise of pieces of `engine` alone. Their workspace is set aside from a budget, whose
-// size is the request's limit.
+// Returns a promise that pieces of `engine` keep alone, in workspace that is set aside from a
+// budget. The limit of `request` is the size of the budget.
 std::optional<Promise> AssuredPieces(const EngineId& engine,
                                      const std::vector<Candidate>& candidates,
                                      PromiseRequest request) {
@@ -61,9 +61,9 @@ bool Serves(const Candidate& candidate, const PromiseRequest& request) {
          (!request.deterministic || micro.deterministic);
 }
 
-// Returns the promise of pieces of the named engine, made by `pieces_of`. If `pieces_of` makes
-// none, and the named engine cannot run an identity activation, returns the promise of the fastest
-// pieces of another engine of the caller's API.
+// Returns the promise that `pieces_of` makes of pieces of the named engine. If it makes none, and
+// the named engine cannot run an identity activation, returns the promise of the fastest pieces of
+// another engine of the caller's API.
 template <typename PiecesOfEngine>
 std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedRequest& named,
                                      const std::vector<Candidate>& candidates,
@@ -81,7 +81,8 @@ std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedReques
     if (better) best = std::move(pieces);
   }
   if (best) {
-    // The algorithm that the caller named is reported, because the caller's own call may also run.
+    // The algorithm that the caller named is reported, although the pieces run another one, because
+    // the caller's own call may also run.
     best->reported.engine = named.engine;
     best->reported.deterministic = request.deterministic;
   }
@@ -228,8 +229,8 @@ std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candi
     }
     for (Run& run : promise->alone.runs) run.micro.time_ms = kUnknownTime;
   }
-  // Once everything is measured, a better plan may be found. So the caller is told a size that such
-  // a plan may use.
+  // When everything is measured, a better plan may be found, which may need more workspace. So the
+  // caller is told the largest size that such a plan may use.
   if (promise->provisional && offer.tunes) {
     promise->workspace_bytes =
         std::max(promise->workspace_bytes, std::min(named.limit_bytes, offer.need_bytes));

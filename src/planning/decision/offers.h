@@ -18,10 +18,10 @@ struct Offer {
   Promise promise;
 };
 
-// Changes `promise` so that `engine` alone can keep it, if a call of `engine` may turn out to be a
-// bias with identity activation. cuDNN supports such a call with a single algorithm, and a query
-// does not say whether such a call will follow. The promise may grow within the limit of `request`.
-// Returns false if `engine` cannot keep the promise alone.
+// Changes `promise` so that pieces of `engine` alone can keep it. Does nothing and returns true
+// unless `engine` is the single algorithm with which cuDNN supports a bias with identity
+// activation: a query does not say whether such a call will follow. The promise may grow within the
+// limit of `request`. Returns false if no pieces of `engine` fit that limit.
 bool MakeKeepableAlone(Operation operation, const std::vector<Candidate>& candidates,
                        const EngineId& engine, const PromiseRequest& request, Promise& promise);
 
@@ -42,8 +42,8 @@ void AddOffersInBudget(Operation operation, MathType math, const std::vector<Can
                        const PromiseRequest& request, std::vector<Offer>& offers,
                        std::span<const Tiling> tilings = {});
 
-// Adds the promises in tiles that are faster than the promises of AddOffers: the fastest one and
-// the fastest deterministic one.
+// Adds promises in tiles, where tiles are faster than other plans: the fastest one and the fastest
+// deterministic one.
 void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& candidates,
               std::span<const Tiling> tilings, const PromiseRequest& request,
               std::vector<Offer>& offers);
@@ -51,8 +51,8 @@ void AddTiles(Operation operation, MathType math, const std::vector<Candidate>& 
 // Returns the fastest offer for each pair of engine and math type. The fastest of all comes first.
 std::vector<Offer> BestFirst(std::vector<Offer> offers);
 
-// The request of a caller that names an algorithm without having asked before. Another engine may
-// serve the caller's call.
+// The request of a caller that names an algorithm and did not ask before. Another engine than the
+// named one may run the call.
 struct NamedOffer {
   NamedRequest named;
   size_t need_bytes = 0;  // need of the named algorithm
@@ -68,10 +68,10 @@ struct NamedOffer {
 std::optional<Promise> OfferFor(const NamedOffer& offer, const std::vector<Candidate>& candidates,
                                 std::span<const Tiling> tilings = {});
 
-// Returns a promise that `pieces`, all of one engine, keep alone. It is for kernels that no
-// undivided engine runs within the limit. The promise may be given once the pieces have run in this
-// process and their output was compared with the output of the engine `undivided`, which runs the
-// whole mini-batch. `undivided` becomes the promise's `reference`.
+// Returns a promise that `pieces`, all of one engine, keep alone. Such a promise is for kernels
+// that no undivided engine runs within the limit. `undivided` is an engine that runs the whole
+// mini-batch. It becomes the promise's `reference`. The promise may be given once the pieces have
+// run in this process and their output was compared with the output of `undivided`.
 Promise PiecesAlone(Operation operation, Promise pieces, MicroConfiguration undivided);
 // PiecesFor returns a promise of PiecesAlone for the algorithm that a caller named. The pieces run
 // that algorithm or, if none of its pieces fit, another algorithm of the caller's API that is as
@@ -85,7 +85,7 @@ void AddPieces(Operation operation, MathType math, const std::vector<Candidate>&
                const PromiseRequest& request, std::vector<Offer>& offers);
 // Adds promises of PiecesAlone under one budget, whose size is the limit of `request`. The caller
 // passes no workspace. So AssuredBytes of each promise must be set aside: at most a fourth of the
-// budget or, if no pieces fit that, the least that pieces need.
+// budget or, if no pieces fit a fourth, the least workspace that pieces need.
 void AddPiecesInBudget(Operation operation, MathType math, const std::vector<Candidate>& candidates,
                        const PromiseRequest& request, std::vector<Offer>& offers);
 

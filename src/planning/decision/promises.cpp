@@ -43,10 +43,10 @@ void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro) 
 
 namespace {
 
-// Reports the engine of the plan's largest piece or, if that engine does not support the whole
-// mini-batch, the undivided engine. The reason is that the program will ask the library for the
-// reported engine's workspace on the whole mini-batch. Returns false if the undivided engine is
-// reported and has another numeric class than the plan's largest piece.
+// Reports the engine of the plan's largest piece if that engine supports the whole mini-batch,
+// otherwise the undivided engine: the program will ask the library for the reported engine's
+// workspace on the whole mini-batch. Returns false if the undivided engine is reported and has
+// another numeric class than the plan's largest piece.
 bool ReportLargest(const ConfirmedLegacyKernel& confirmed, int n, Promise& promise) {
   const EngineId& largest = confirmed.configuration.Largest().engine;
   const Candidate* const whole = FindUndivided(confirmed.candidates, largest, n);
@@ -71,8 +71,8 @@ std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confi
   PromiseRequest request = is_named
                                ? RequestForNamed(confirmed.candidates, within)
                                : RequestFor(named.problem, within.limit_bytes, named.deterministic);
-  // If a promise was told, pieces and the engine that replaces them must be as deterministic as the
-  // promise reported, not as the algorithm that is named now.
+  // If a promise was told, pieces and the engine that replaces them must be as deterministic as
+  // that promise, not as the algorithm that is named now.
   if (told) request.deterministic = named.deterministic || told->reported.deterministic;
   if (!is_named) request.chosen = confirmed.largest;
   if (!is_named && named.in_budget)

@@ -20,8 +20,7 @@ bool NeedsTrust(const Configuration& configuration);
 const Candidate* FindUndivided(const std::vector<Candidate>& candidates, const EngineId& engine,
                                int n);
 
-// The algorithm that a program names, and the limits and demands under which the program's kernel
-// must run.
+// The algorithm that a program names, and the demands on the engines that run the program's kernel.
 struct NamedRequest {
   const ConvolutionProblem& problem;
   EngineId engine;  // empty: the program asks which engine to use
@@ -45,7 +44,7 @@ std::optional<Promise> PromiseOfWorkspacePlan(const ConfirmedLegacyKernel& confi
                                               const std::optional<Promise>& told = {});
 
 // Sets the time of `micro` to unknown unless the workspace plan's `configuration` contains `micro`.
-// The times of engines that the configuration does not contain are only their places in a list.
+// The time of an engine that the configuration does not contain is only its place in a list.
 void ForgetOrder(const Configuration& configuration, MicroConfiguration& micro);
 
 }  // namespace ucudnn::planning

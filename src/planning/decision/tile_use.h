@@ -31,11 +31,16 @@ struct TileConditions {
   int64_t most_span = kMostViewSpan;  // see IsVast
 };
 
-// Returns the purpose of tiles. It is kToFit if the limit excludes the engine that the program
-// would run. Otherwise it is kToGain if there is a reason why tiles may be faster. There are three
-// such reasons: the policy tries everything; fast engines support only parts of one image (IsVast);
-// or, with channels first, fast engines convert x and y in the workspace, and the copies of a
-// single image exceed the L2 cache. Without a reason, measuring tiles would be in vain.
+// Returns the purpose of tiles. Returns kNone if tiles are forbidden, if the policy divides
+// nothing, or if the mini-batch exceeds kMostTiles. Otherwise returns kToFit if the limit excludes
+// the engine that the program would run. Otherwise returns kToGain if there is one of these reasons
+// why tiles may be faster, and kNone if there is no reason, because measuring tiles would then be
+// in vain:
+//  - Fast engines support only parts of one image (IsVast).
+//  - The policy is kAll, which tries everything.
+//  - The policy is kAuto, and fast engines convert x and y in the workspace, because channels come
+//    first.
+// The copies of a single image exceed the L2 cache.
 TileUse UseOfTiles(const ConvolutionProblem& problem, const TileConditions& conditions);
 
 }  // namespace ucudnn::planning

@@ -10,7 +10,7 @@
 
 namespace ucudnn::planning {
 
-// The conditions that may keep a schedule's pieces from running at one call.
+// The obstacles that may keep a schedule's pieces from running at one call.
 struct Obstacles {
   // The stream is captured, and the pieces have not run outside a capture. Their first run may load
   // modules or allocate, which would break the capture.
@@ -43,9 +43,9 @@ struct Unplanned {
   int algorithm = 0;  // the algorithm that runs, in the workspace that the caller passes
   bool operator==(const Unplanned&) const = default;
 };
-// Decides an unplanned call. If a promise was given, the undivided algorithm that keeps the promise
-// runs, because the promise may be smaller than the need of the named algorithm. A call with an
-// identity activation always keeps the named algorithm.
+// Decides an unplanned call. If a promise was given, runs the undivided algorithm that keeps the
+// promise, because the promise may be smaller than the need of the named algorithm. A call with an
+// identity activation always runs the named algorithm, or is refused.
 Unplanned DecideUnplanned(const UnplannedCall& call);
 
 }  // namespace ucudnn::planning
