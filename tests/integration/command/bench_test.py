@@ -36,7 +36,7 @@ int cudnnConvolutionForward(void* handle, const void* alpha, void* x_descriptor,
 # In this cuDNN, every cudnnConvolutionBackwardFilter of images with 64 rows takes 50 ms longer. Tiles have fewer rows.
 SLOW_CUDNN = r"""
 #include <dlfcn.h>
-#include <time.h>
+#include <unistd.h>
 int cudnnGetTensor4dDescriptor(void*, int*, int*, int*, int*, int*, int*, int*, int*, int*);
 int cudnnConvolutionBackwardFilter(void* handle, const void* alpha, void* x_descriptor, const void* x, void* y_descriptor,
                                    const void* y, void* convolution, int algorithm, void* workspace, unsigned long bytes,
@@ -45,9 +45,7 @@ int cudnnConvolutionBackwardFilter(void* handle, const void* alpha, void* x_desc
                  const void*, void*, void*) = dlsym(RTLD_NEXT, "cudnnConvolutionBackwardFilter");
   int type, n, c, h, w_, strides[4];
   cudnnGetTensor4dDescriptor(x_descriptor, &type, &n, &c, &h, &w_, strides, strides + 1, strides + 2, strides + 3);
-  if (h == 64) {  // takes processor time, which is what the stand-in's clock may count
-    for (clock_t end = clock() + CLOCKS_PER_SEC / 20; clock() < end;) {}
-  }
+  if (h == 64) usleep(50000);
   return real(handle, alpha, x_descriptor, x, y_descriptor, y, convolution, algorithm, workspace, bytes, beta, w_descriptor, w);
 }
 """
@@ -321,13 +319,14 @@ class Bench(FolderTest):
         """If the store has rows for several grids of tiles, ucudnn runs the fastest grid that fits within the limit."""
         self.image_by_hand()
         limit = 512 << 10
-        words = ("--cliff", "--ops", "backward_filter", "--workspace-limit", "512KiB")
-        # The stand-in's clock counts processor time, so other load on the machine cannot make tiles slower when ucudnn
-        # times them on the whole tensors.
-        clock = {"HOSTGPU_CLOCK": "processor", "OMP_NUM_THREADS": "1", **self.cudnn_with(SLOW_CUDNN)}
-        kernel, = self.bench(*words, **clock)["kernels"]
+        # Option --host would replace the cuDNN with the functions of SLOW_CUDNN by the stand-in.
+        cliff = ("bench", "--layers", self.layers, "--db", self.store, "--cliff", "--ops", "backward_filter")
+        words = (*cliff, "--workspace-limit", "512KiB")
+        slow = self.cudnn_with(SLOW_CUDNN)
+        kernel, = self.printed_json(*words, "--json", **slow)["kernels"]
         self.assertEqual((8 << 20, limit), (kernel["best"]["workspace_bytes"], kernel["limit_bytes"]))
         self.assertEqual(("legacy:0", 1000), (kernel["real"]["plan"][0]["engine"], kernel["real"]["planned_ms"]))
+        self.assertGreater(kernel["real"]["run_ms"], 50)
         plan = kernel["ucudnn"]["plan"]
         self.assertEqual((1, "h-", "h+"), (self.images(kernel["problem"], plan), plan[0]["border"], plan[-1]["border"]))
         self.assertLess(kernel["ucudnn"]["run_ms"], 1000)
@@ -344,11 +343,11 @@ class Bench(FolderTest):
         self.assertGreater(sum(math.isfinite(ms) for ms in sums.values()), 1)
         self.assertAlmostEqual(min(sums.values()), kernel["ucudnn"]["planned_ms"])
         self.assertEqual(sum(run["count"] for run in plan), min(sums, key=sums.get))
-        self.assertRegex(self.run_command(*self.words(*words), **clock).stdout,
+        self.assertRegex(self.run_command(*words, **slow).stdout,
                          r"within 512 KiB: .*\n(.*\n)*image +backward_filter +8 MiB .* h \d+x\d+ \+ 2 edges\n")
-        whole, = self.bench(*words, "--tiles", "off")["kernels"]
+        whole, = self.printed_json(*words, "--json", "--tiles", "off", **slow)["kernels"]
         self.assertEqual(whole["real"]["plan"], whole["ucudnn"]["plan"])
-        fits, = self.bench("--cliff", "--ops", "backward_filter", "--workspace-limit", "8MiB")["kernels"]
+        fits, = self.printed_json(*cliff, "--json", "--workspace-limit", "8MiB", **slow)["kernels"]
         self.assertEqual((None, None, None), (fits["limit_bytes"], fits["real"], fits["ucudnn"]))
 
     def measure(self, shape, rows, op="forward"):
