@@ -168,11 +168,12 @@ void Explain(const Arguments& arguments, const Outcome& failure) {
 }
 
 // Returns whether enough trials of each of these kinds occurred. Otherwise the fuzzer no longer
-// tests what it claims to test. Fewer than 3,000 problems are not judged.
+// tests what it claims to test. `rounded` is 0 where oneDNN has no Winograd. Fewer than 3,000
+// problems are not judged.
 bool Covers(const Coverage& c) {
   if (c.problems < 3000) return true;
   for (const long count : {c.divided, c.mixed, c.below_need, c.misaligned, c.refused, c.recovered,
-                           c.compared, c.checked, c.over_limit}) {
+                           c.measured, c.compared, c.checked, c.over_limit}) {
     if (count < c.problems / 1000) return false;
   }
   return true;

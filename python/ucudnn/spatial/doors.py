@@ -109,7 +109,7 @@ def apply(cls, *args, **kwargs):
         return _apply(cls, *args, **kwargs)
     may_be_saved()
     if cls.__name__ == "_FromTorchTensor":  # DTensor.from_local
-        raise NotSupported(f"DTensor.from_local{place()} of a stripe, whose shape is the whole's: pass spatial.to_local(x)")
+        raise NotSupported(f"DTensor.from_local{place()} of a stripe, whose shape is the whole tensor's: pass spatial.to_local(x)")
     if cls is BackwardHookFunction:
         with torch._C._DisableTorchDispatch():
             results = _apply(cls, *args)

@@ -22,8 +22,8 @@ def _of_rows(x, layout, dim, entry, may_be_none):
         raise NotSupported(f"slice {entry} of positions along several axes")
     extents, stop = layout.extents[axis], entry.stop
     if stop is not None and not isinstance(stop, Own) and stop > 0:
-        raise NotSupported(f"rows up to {stop}, by a number that may be this rank's own or the whole's: count from the end, "
-                           "or with x.shape")
+        raise NotSupported(f"rows up to {stop}, by a number that may be this rank's own or the whole tensor's: count "
+                           "from the end, or with x.shape")
     taken = range(sum(extents))[slice(*whole_of([entry.start, stop, entry.step]))]
     parts = [taken[max(0, -(-(begin - taken.start) // taken.step)):max(0, -(-(end - taken.start) // taken.step))]
              for begin, end in owned(extents)]

@@ -71,7 +71,7 @@ class Layout:
         # If an axis cut two dimensions, each rank would combine only its own positions with each other.
         if len(found) > len(cut):
             raise NotSupported("the positions along an axis are in two places of one tensor, as where each meets each: by a "
-                               "matrix product, each rank's meet all. Use int(h), the whole's, in one of the two "
+                               "matrix product, each rank's meet all. Use int(h), the whole tensor's, in one of the two "
                                "for a table of positions")
         self.extents = {axis: rows if isinstance(rows, Extents) else Extents(rows)
                         for axis, rows in extents.items() if axis in cut}

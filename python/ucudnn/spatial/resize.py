@@ -127,8 +127,8 @@ def _outputs(x, axis, number):
             raise NotSupported(f"{AXES[axis]}: {number} comes of rows along {AXES[found]}")
         return rows
     if not isinstance(running(), torch.nn.Upsample):
-        raise NotSupported(f"{AXES[axis]}: size {number} does not say whether it is this rank's or the whole's: use scale_factor, "
-                           "or a size that comes of x.shape")
+        raise NotSupported(f"{AXES[axis]}: size {number} does not say whether it is this rank's or the whole tensor's: use "
+                           "scale_factor, or a size that comes of x.shape")
     ends = [number * end // sum(extents) for _, end in owned(extents)]
     return tuple(end - begin for begin, end in zip([0, *ends], ends))
 

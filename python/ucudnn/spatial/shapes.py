@@ -47,7 +47,7 @@ def _in_sizes(x, sizes):
     if -1 in new:
         new[new.index(-1)] = math.prod(old) // max(1, math.prod(size for size in new if size != -1))
     if math.prod(new) != math.prod(old):
-        raise NotSupported(f"the whole of shape {tuple(old)} as {tuple(new)}")
+        raise NotSupported(f"the whole tensor of shape {tuple(old)} as {tuple(new)}")
     is_named = any(isinstance(size, Own) for size in sizes)  # if so, -1 may be for dimensions without a name
     is_clear = -1 not in sizes or not is_named and _is_of_plain(x.cut, old, new, list(sizes).index(-1))
     rows = [dim for dim, size in enumerate(sizes)
@@ -60,8 +60,8 @@ def _in_sizes(x, sizes):
             cut = in_groups(cut, uneven.axis, uneven.size)
     for dim, size in enumerate(sizes):
         if not layout.is_plain(dim) and dim not in rows and layout.dims[dim] not in cut.dims:
-            raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole's: compute it "
-                               "from x.shape")
+            raise NotSupported(f"{size} as the size of rows does not say whether it is this rank's or the whole tensor's: compute "
+                               "it from x.shape")
     if cut is not x.cut:
         given, x = x, striped(in_stripes(x, cut.extents), cut)
         share(given, x)

@@ -67,7 +67,7 @@ class Stripe(torch.Tensor):
             except NotSupported as refusal:
                 if getattr(refusal, "is_placed", False):
                     raise
-                step = "" if names_step(str(refusal)) else ": run it on the whole, spatial.gather(x)"
+                step = "" if names_step(str(refusal)) else ": run it on the whole tensor, spatial.gather(x)"
                 placed = NotSupported(f"{name_of(function)}{place()}: {refusal}{step}")
                 placed.is_placed = True
                 raise placed from None
@@ -147,8 +147,8 @@ def _answer(function, args, kwargs):
     if not (sizes == "made" or sizes == "own" and is_cut) and any(isinstance(value, Own) for value in values):
         if is_cut and sizes is None:
             number = next(value for value in values if isinstance(value, Own))
-            raise NotSupported(f"{number.here} comes of this rank's own rows, and the whole has {number.whole}: "
-                               "use spatial.whole_shape(x) for the whole's")
+            raise NotSupported(f"{number.here} comes of this rank's own rows, and the whole tensor has {number.whole}: "
+                               "use spatial.whole_shape(x) for the whole tensor's")
         args, kwargs = whole_of(args), whole_of(kwargs)
     if rule is None and is_cut:
         raise NotSupported("not known to be right on a stripe")
@@ -177,7 +177,8 @@ def _answer(function, args, kwargs):
             here.function = None
     if is_cut and any(isinstance(x, torch.Tensor) and not isinstance(x, Stripe) and all(x is not value for value in values)
                       for x in flat(result)):
-        raise NotSupported("it would leave a plain tensor, whose rows nobody knows: run it on the whole, spatial.gather(x)")
+        raise NotSupported("it would leave a plain tensor, whose rows nobody knows: run it on the whole tensor, "
+                           "spatial.gather(x)")
     return result
 
 

@@ -78,8 +78,8 @@ class Alignment : public testing::Test {
 
 TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
   std::mt19937 random(7);
-  std::map<std::pair<DataType, int>, int> seen;  // {(type, step): number of cases}
   for (const Operation operation : kAll) {
+    std::map<std::pair<DataType, int>, int> seen;  // {(type, step): number of cases}
     for (const Case& each : UnalignedCasesOf(operation)) {
       SCOPED_TRACE(Describe(each));
       ++seen[{each.problem.type, LegalStep(each.problem)}];
@@ -101,14 +101,15 @@ TEST_F(Alignment, OnlyLegalBoundariesRunAndResultsAreTheUndividedOnes) {
       CheckPlan(kernels[0], each.problem);
       if (HasFailure()) return;
     }
-  }
-  // If an image has an odd number of elements, LegalStep is the number of elements in 16 bytes. Two
-  // geometries have such images. Each type has these geometries in 3 layouts, in 2-D and in 3-D.
-  for (const auto& [type, step] : {std::pair{DataType::kFloat, 4},
-                                   {DataType::kHalf, 8},
-                                   {DataType::kBfloat16, 8},
-                                   {DataType::kDouble, 2}}) {
-    EXPECT_GE((seen[{type, step}]), 3 * 2 * 2) << DataTypeName(type);
+    // If an image has an odd number of elements, LegalStep is the number of elements in 16 bytes.
+    // Two geometries have such images. Each type has these geometries in 3 layouts, in 2-D and in
+    // 3-D.
+    for (const auto& [type, step] : {std::pair{DataType::kFloat, 4},
+                                     {DataType::kHalf, 8},
+                                     {DataType::kBfloat16, 8},
+                                     {DataType::kDouble, 2}}) {
+      EXPECT_GE((seen[{type, step}]), 3 * 2 * 2) << DataTypeName(type);
+    }
   }
 }
 
