@@ -30,13 +30,13 @@ class AddressTable {
     return nullptr;
   }
 
-  // Sets the value of `key`. Returns false if the table is half full, because probing would take
-  // too long.
+  // Sets the value of `key`. Returns false if `key` is new and the table is half full, because
+  // probing would take too long.
   bool Insert(const void* key, Value* value) {
     assert(key != nullptr && value != nullptr);
     MutexLock lock(mutex_);
-    if (count_ >= kSlots / 2) return false;
     Erase(key);
+    if (count_ >= kSlots / 2) return false;
     for (size_t slot = First(key);; ++slot) {
       Slot& candidate = slots_[slot % kSlots];
       const void* const found = candidate.key.load(std::memory_order_relaxed);

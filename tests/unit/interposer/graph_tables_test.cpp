@@ -47,6 +47,9 @@ TEST(AddressTable, IsFullAtHalf) {
   int value = 0, taken = 0;
   while (table->Insert(At(16 * (taken + 1)), &value)) ++taken;
   EXPECT_EQ(taken, 32768);
+  int other = 0;
+  EXPECT_TRUE(table->Insert(At(16), &other));
+  EXPECT_EQ(table->Find(At(16)), &other);
   EXPECT_TRUE(table->Remove(At(16)));
   EXPECT_TRUE(table->Insert(At(16), &value));
 }
