@@ -229,7 +229,7 @@ def under_ucudnn(options, program, environment, timeout=300):
         text = report.read_text() if report.exists() else "null"
     if MEASURED_BY_OTHERS in text:
         raise Failed(f"{described(program)}: its report says \"{MEASURED_BY_OTHERS} on the device\": run it where no other "
-                     "process measures (lane M of a sitting)")
+                     "process measures (lane `measures` of a sitting)")
     return output, json.loads(text)
 
 
