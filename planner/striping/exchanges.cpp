@@ -61,7 +61,7 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
   }
 }
 
-// Counts the rows that ucudnn exchanges inside the ranks' own calls.
+// Counts the elements of rows that ucudnn exchanges inside the ranks' own calls.
 RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elements,
                         const SpatialGrid& cut) {
   RowCounts rows = NoRows(cut);
@@ -74,8 +74,8 @@ RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elem
   return rows;
 }
 
-// Counts the rows that ucudnn exchanges for a pooling's gradient. `of` selects the rows:
-// &PooledBoxPair::windows those of dy, and &PooledBoxPair::elements those of x, which only a
+// Counts the elements of rows that ucudnn exchanges for a pooling's gradient. `of` selects the
+// tensor: &PooledBoxPair::windows is dy, and &PooledBoxPair::elements is x, whose rows only a
 // maximum pooling needs.
 RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
                        const SpatialGrid& cut, SpatialBox PooledBoxPair::*of) {
