@@ -5,7 +5,7 @@
 namespace ucudnn::planner {
 namespace {
 
-// Appends the digits of every worker (see Parts) to `digits`, one worker after the other.
+// Sets `digits` to the digits of every worker (see Parts), one worker after the other.
 void ListDigits(const Parts& parts, std::vector<int>& digits) {
   const int workers = parts.Workers();
   digits.resize(static_cast<size_t>(workers) * kTensorAxes);

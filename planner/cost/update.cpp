@@ -18,7 +18,7 @@ double LatencyMs(const Machine& machine, int level) {
   return machine.levels[static_cast<size_t>(level)].latency_us * 1e-3;
 }
 
-// Counts the messages that cross the ports of every level.
+// Counts the messages that cross each port of each level.
 class PortLoads {
  public:
   explicit PortLoads(const Machine& machine) : machine_(machine) {
@@ -38,7 +38,7 @@ class PortLoads {
       ++in_[at][static_cast<size_t>(to / size)];
     }
   }
-  // Returns the time of sending all messages, of `bytes` each, at once.
+  // Returns the time of sending all messages, of `bytes` each, at once. Leaves out latencies.
   double Ms(double bytes) const {
     double slowest = 0;
     for (size_t level = 0; level < out_.size(); ++level) {
@@ -105,9 +105,9 @@ double TreeMs(const Machine& machine, const std::vector<Replicas>& groups, doubl
 }
 
 // Returns the time of an update that goes level by level. At each level, the ports of a parent port
-// form a ring, which does a reduce-scatter and an all-gather. The replicas behind one port together
-// hold all their `bytes`, in shards of one size. So each ring moves `bytes` bytes around, however
-// many replicas are behind a port.
+// form a ring, which does a reduce-scatter and an all-gather. The replicas behind one port hold
+// equal shards, which add up to `bytes` bytes. So each ring reduces and gathers `bytes` bytes,
+// however many replicas are behind a port.
 double HierarchicalMs(const Machine& machine, const std::vector<Replicas>& groups, double bytes) {
   double ms = 0;
   for (int level = 0; level < static_cast<int>(machine.levels.size()); ++level) {

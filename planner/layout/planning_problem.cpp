@@ -25,8 +25,8 @@ void Append(Key& key, const std::vector<ParallelConfiguration>& configurations) 
   key.push_back(-1);
 }
 
-// Collects all that a cost model reads about an edge, so that equal keys mean equal costs: the
-// tensor, the part that each device needs, and the kind of the layer.
+// Collects all that a cost model reads about an edge, so that equal keys mean equal costs: the kind
+// of the consumer, the tensor, the configurations `from` and `to`, and the parts that devices need.
 Key KeyOf(const PlannedLayer& consumer, int input, const std::vector<ParallelConfiguration>& from,
           const std::vector<ParallelConfiguration>& to) {
   const Shape& tensor = consumer.inputs[static_cast<size_t>(input)].shape;

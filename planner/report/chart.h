@@ -80,7 +80,7 @@ struct TimelineChart {
   std::string title;
   std::vector<std::string> legend;
   std::vector<TimelineTrack> tracks;
-  double width = kFigureWidth;  // a wider chart scrolls
+  double width = kFigureWidth;  // in px; a chart wider than kFigureWidth scrolls
 };
 
 Element Draw(const TimelineChart& chart);

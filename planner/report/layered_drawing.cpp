@@ -73,7 +73,7 @@ double Mean(const Rows& rows, const std::vector<int>& items, double otherwise) {
 
 // Places the row's items, in their order, near to their wanted positions. First each item is placed
 // at its wanted position or, if the previous item reaches beyond that, next to the previous item.
-// Then all items are moved together by their mean distance from the wanted positions.
+// Then all items are moved by one distance, so that their mean position is the mean wanted one.
 void Place(const std::vector<double>& wanted, const std::vector<int>& row, Rows& rows) {
   double end = -1e18;
   double moved = 0;

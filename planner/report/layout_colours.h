@@ -1,4 +1,4 @@
-// Gives each configuration that a layout uses a colour. Pure functions.
+// Assigns a colour to each configuration that a layout uses. Pure functions.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct LayoutColours {
   std::vector<int> layers;         // by colour: number of layers
 };
 
-// Gives each configuration a colour. Colours are numbered from 0 in the order in which the layers
-// first use the configurations.
+// Assigns a colour to each configuration. Colours are numbered from 0 in the order in which the
+// layers first use the configurations.
 LayoutColours ColourLayers(const PlanningProblem& problem, const Assignment& assignment);
 
 }  // namespace ucudnn::planner

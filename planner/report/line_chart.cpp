@@ -126,8 +126,8 @@ class LineDrawing {
     return (!chart_.is_logarithmic || point.y > 0) && (!chart_.is_logarithmic_x || point.x > 0);
   }
 
-  // Returns ticks. On a logarithmic axis each tick is at the x of a point, and ticks are at least
-  // kLeastTickGap apart.
+  // Returns the x of each tick. On a logarithmic axis each tick is at the x of a point, and ticks
+  // are more than kLeastTickGap apart.
   std::vector<int> TicksOfX() const {
     std::vector<int> ticks;
     if (chart_.is_logarithmic_x) {
@@ -142,8 +142,8 @@ class LineDrawing {
     return ticks;
   }
 
-  // Returns the number of later lines, but at most 3. The larger it is, the wider the line is
-  // drawn, so that the line shows under later lines with the same course.
+  // Returns the number of lines after line `number`, but at most 3. The larger it is, the wider the
+  // line is drawn, so that it shows under later lines through the same points.
   double Excess(size_t number) const {
     return static_cast<double>(std::min<size_t>(chart_.lines.size() - 1 - number, 3));
   }

@@ -41,7 +41,7 @@ Cell CountCell(int64_t count);
 
 struct Column {
   std::string title;
-  bool number = false;  // whether cells are sorted by value; cells without one come last
+  bool number = false;  // whether cells are sorted by value; cells without a value come last
 };
 
 class Table {

@@ -230,7 +230,7 @@ void AddExchanges(Schedule& schedule) {
   }
 }
 
-// Appends the actions of a device to the schedule's order, node by node.
+// Writes the schedule's order, which all devices follow, node by node.
 class OrderWriter {
  public:
   explicit OrderWriter(Schedule& schedule)

@@ -66,7 +66,8 @@ class Counter {
     for (int pass = 0; pass < (in_passes ? schedule_.passes.Count() : 1); ++pass) {
       passes.push_back(Arriving(exchange, in_passes ? pass : -1));
     }
-    // If the exchange feeds passes, the data of the next pass arrives while a pass is computed.
+    // If the exchange feeds passes, the data of the next pass arrives while a pass is computed, so
+    // both passes' copies are kept.
     const bool ahead = FeedsPasses(schedule_, exchange);
     for (size_t device = 0; device < all_.devices.size(); ++device) {
       int64_t most = 0;
@@ -116,7 +117,7 @@ class Counter {
     }
   }
 
-  // Returns the most images of `box` that a node computes in one pass.
+  // Returns the largest number of images of `box` that a node computes in one pass.
   int64_t MostImages(NodeId node, const Box& box) const {
     const Passes& passes = schedule_.passes;
     if (!std::binary_search(passes.nodes.begin(), passes.nodes.end(), node)) {

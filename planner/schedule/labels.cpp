@@ -10,7 +10,8 @@ bool Has(const Interval& images, const Interval& part) {
   return images.begin <= part.begin && part.end <= images.end;
 }
 
-// Returns `device` if it loads all images of `part`, else the first device that does, else -1.
+// Returns `device` if it loads all images of `part`; otherwise the first device that loads them;
+// -1 if no device does.
 int LoaderOf(const std::vector<DeviceBox>& loaded, const Interval& part, int device) {
   int first = -1;
   for (const DeviceBox& one : loaded) {

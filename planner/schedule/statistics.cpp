@@ -8,8 +8,8 @@ namespace ucudnn::planner {
 namespace {
 
 // Returns a group for each set of two or more devices whose boxes are equal along all axes for
-// which `is_shared` is true. `forward` and `backward` are multiplied by the number of positions of
-// these axes in a box.
+// which `is_shared` is true. `forward` and `backward` are numbers for each position along these
+// axes; a group counts them for all positions of its boxes.
 template <typename IsShared>
 std::vector<StatisticsGroup> GroupsOf(const ScheduledNode& node, const IsShared& is_shared,
                                       int64_t forward, int64_t backward) {
@@ -40,7 +40,7 @@ std::vector<StatisticsGroup> GroupsOf(const ScheduledNode& node, const IsShared&
 
 // Groups devices whose boxes have channels of the same normalization group. A box with channels of
 // several normalization groups joins these into one StatisticsGroup. Each device sends two numbers
-// per image and normalization group, or per position too if the normalization is by position.
+// per image and normalization group and, if the normalization is by position, per position.
 std::vector<StatisticsGroup> GroupsOfNormalization(const ScheduledNode& node) {
   const int64_t width = node.shape.c / node.groups;
   std::vector<DeviceBox> boxes = node.boxes;

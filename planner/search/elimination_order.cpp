@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kRandomOrders = 100;
 // An elimination of this many operations takes about as long as the search for a better order.
 constexpr double kCheap = 1e8;
-// Random orders are not known to reduce the number of operations by so large a factor.
+// Random orders are assumed to reduce the number of operations by at most this factor.
 constexpr double kLuck = 1e4;
 constexpr double kNoises[] = {4, 8, 30};  // the largest random factors on `fill`; the smallest is 1
 

@@ -122,8 +122,8 @@ void Simulation::End(double now_ms, TaskId id) {
   if (waits_.behind[at] != kNone) one_less(waits_.behind[at]);
 }
 
-// Also ends tasks of no duration that become ready at this moment, so that they do not delay the
-// tasks that wait for them.
+// Ends all tasks that end now. These include tasks of no duration and on no resource that become
+// ready now, so that the tasks that wait for them become ready now, too.
 void Simulation::EndAllAt(double now_ms) {
   while (HasEvent() && events_.top().ms == now_ms) {
     const Event event = events_.top();

@@ -34,7 +34,7 @@ struct Timeline {
 // - a value that is negative, not finite or out of range;
 // - an id that does not exist;
 // - dependencies that form a cycle;
-// - a place in a queue behind a task that waits for this task.
+// - a task that stands in a queue behind a task that waits for it.
 Result<Timeline> Simulate(const TaskGraph& graph);
 
 }  // namespace ucudnn::simulate

@@ -26,8 +26,8 @@ inline constexpr int kNone = -1;
 
 // A resource runs at most `slots` tasks at a time. Further tasks wait, and begin in the order in
 // which they became ready. Among tasks that become ready at the same moment, the smallest id begins
-// first; a task of no duration in between does not count as a delay. If the shares of running tasks
-// add up to more than 1, each task is slower by a factor of that sum.
+// first. A task of no duration and on no resource does not delay the tasks that wait for it. If the
+// shares of running tasks add up to more than 1, each task is slower by a factor of that sum.
 struct Resource {
   std::string name;
   int slots = std::numeric_limits<int>::max();

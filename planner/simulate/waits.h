@@ -1,4 +1,4 @@
-// The dependencies of a task graph in the form in which a simulation walks them. Pure functions.
+// The dependencies and queues of a task graph, as lists by task. Pure functions.
 #pragma once
 
 #include <cstddef>

@@ -78,9 +78,9 @@ Result<CutWindows> Fetched(char axis, const PaddedWindow& padded,
   const int64_t room = total + window.pad + padded.back - window.Extent();
   const int64_t count = FloorDivide(room, window.stride) + 1;
   Status refused;
-  // CutAxis() pads both ends of an axis equally. The first attempt uses the pad at the front for
-  // both ends. The second attempt reverses the axis, and uses that part of the pad at the back
-  // which the last window reaches.
+  // CutAxis() pads both ends of an axis equally. The first attempt pads both ends like the front.
+  // The second attempt reverses the axis, and pads both ends by as many rows of the back's padding
+  // as the last window reads.
   for (const bool mirrored : {false, true}) {
     SlidingWindow same = window;
     if (mirrored) same.pad = padded.back - (room - (count - 1) * window.stride);

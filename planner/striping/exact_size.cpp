@@ -93,9 +93,9 @@ int64_t Positions(const Shape& shape) {
   return int64_t{shape.extents[0]} * shape.extents[1] * shape.extents[2];
 }
 
-// Adapts Opaque operators and attentions to new extents of the inputs. Opaque operators whose
-// output had the extents of their input get the input's new extents, and attentions over all keys
-// stay over all keys. `before` are the shapes at the old size.
+// Adapts Opaque operators and attentions to new extents of the inputs. An Opaque operator whose
+// output had the extents of its input gets the input's new extents. An attention that had one key
+// for each position of its keys' tensor still has one. `before` are the shapes at the old size.
 void FollowExtents(Graph& graph, const std::vector<Shape>& before) {
   std::vector<Shape> now;
   for (Node& node : graph.nodes) {

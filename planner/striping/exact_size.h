@@ -15,8 +15,8 @@ namespace ucudnn::planner {
 
 // Gives every input of `graph` the extents `extents` along the axes where `extents` is not 0.
 // Opaque operators whose output had the extents of their input get the input's new extents. An
-// attention over all keys stays over all keys. Fails if the inputs have different extents along
-// such an axis.
+// attention that had one key for each position still has one. Fails if the inputs have different
+// extents along such an axis.
 Status SetInputExtents(Graph& graph, const Spatial& extents);
 
 struct ExactSize {

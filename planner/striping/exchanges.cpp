@@ -44,7 +44,7 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
       continue;
     }
     // Nothing is exchanged along an axis that is not cut. One row and a window of one row make this
-    // axis a factor of 1 in the counts of elements; FactorOf() multiplies by its rows.
+    // axis a factor of 1 in the counts of elements; FactorOf() has the axis's rows as a factor.
     problem.w[axis] = problem.stride[axis] = problem.dilation[axis] = 1;
     problem.pad[axis] = 0;
     extents[axis] = {1};
@@ -61,7 +61,7 @@ void ForEachCell(ConvolutionProblem problem, const Placement& elements, const Sp
   }
 }
 
-// Counts the rows that ucudnn exchanges inside the ranks' own calls.
+// Counts the elements of rows that ucudnn exchanges inside the ranks' own calls.
 RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elements,
                         const SpatialGrid& cut) {
   RowCounts rows = NoRows(cut);
@@ -74,8 +74,8 @@ RowCounts UnderOwnCalls(const ConvolutionProblem& problem, const Placement& elem
   return rows;
 }
 
-// Counts the rows that ucudnn exchanges for a pooling's gradient. `of` selects the rows:
-// &PooledBoxPair::windows those of dy, and &PooledBoxPair::elements those of x, which only a
+// Counts the elements of rows that ucudnn exchanges for a pooling's gradient. `of` selects the
+// tensor: &PooledBoxPair::windows is dy, and &PooledBoxPair::elements is x, whose rows only a
 // maximum pooling needs.
 RowCounts UnderPooling(ConvolutionProblem problem, const Placement& elements,
                        const SpatialGrid& cut, SpatialBox PooledBoxPair::*of) {
@@ -167,6 +167,9 @@ struct WindowRows {
 // A transposed convolution computes the data gradient of a convolution C. So its forward pass and
 // its filter gradient exchange the rows that C exchanges for its data gradient. Its data gradient
 // exchanges the rows that C exchanges forward.
+//
+// A rank that fetches rows of x before its call sends back their gradients, and exchanges nothing
+// for the filter gradient.
 WindowRows RowsOf(const Operator& op, const Placement& input, const Judgement& judgement,
                   const SpatialGrid& cut) {
   const auto with = [](ConvolutionProblem problem, Operation operation) {

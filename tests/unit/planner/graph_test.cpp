@@ -196,8 +196,8 @@ TEST(Graph, LayersTakeTypeAndLayout) {
   EXPECT_EQ(layers->front(), (Layer{"conv", expected}));
 }
 
-// The legacy API pads both ends of an axis by the same amount. If the amounts differ, the layer has
-// an image that is already padded, and less padding.
+// The legacy API pads both ends of an axis by the same amount. If the amounts differ, the layer
+// pads both ends by the smaller amount, and its image already includes the rest of the padding.
 TEST(Graph, LayersPadTheirImageWhereEndsDiffer) {
   const auto problem = [](const Operator& op) {
     GraphBuilder builder("net");

@@ -56,8 +56,8 @@ NodeId Brought(Chain& net, const std::string& name, NodeId input, size_t from, s
   return net.last();
 }
 
-// Appends two blocks to every branch. Then replaces every branch by the sum of all branches, which
-// Brought() changes to its channels and resolution.
+// Appends two blocks to every branch. Then replaces every branch by the sum of all branches, each
+// of which Brought() has changed to the replaced branch's channels and resolution.
 void AppendStage(Chain& net, const std::string& name, std::vector<NodeId>& branches) {
   for (size_t branch = 0; branch < branches.size(); ++branch) {
     for (const char* block : {"0", "1"}) {

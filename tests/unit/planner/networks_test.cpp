@@ -315,8 +315,8 @@ TEST(Networks, ATransposedConvolutionIsAskedForAsAGradient) {
 }
 
 // A convolution that is causal in time reads two frames of padding before the first frame and none
-// after the last. cuDNN's legacy API pads both ends by the same amount, so the layer's image is
-// already padded (7 and 19 frames).
+// after the last. cuDNN's legacy API pads both ends by the same amount, so the layer's image
+// already includes these two frames (7 and 19 frames in all).
 TEST(Networks, CausalConvolutionsReadNoLaterFrame) {
   const std::vector<std::string> layers = Convolutions("video-vae", 1);
   EXPECT_EQ(layers.front(), "conv_in forward 1x16x7x60x104 -> 512, 3x3x3 pad 0x1x1 fp32 nchw");

@@ -56,7 +56,7 @@ TEST(OnnxCases, RanksMeetFromTheLastAxis) {
     sum.Node("Add", {"flat", "mean"}, "y");
     EXPECT_THAT(Refusal(sum), HasSubstr("'Add' (node 'y': "));
   }
-  // With a batch of 1, `flat` has the shape [1, 8] and is broadcast along the columns of x.
+  // With a batch of 1, `flat` has the shape [1, 8]. Each of its 8 numbers multiplies a column of x.
   OnnxModel gate = OfBatch(1, {8, 16, 8});
   gate.Node("GlobalAveragePool", {"x"}, "mean").Node("Flatten", {"mean"}, "flat");
   gate.Node("Mul", {"x", "flat"}, "y");

@@ -148,7 +148,7 @@ TEST(Reduction, DividesParametersUpdatesAndMemory) {
   EXPECT_EQ(LayerMemoryBytes(fc6, {}, momentum, 7), 4 * (3 * parameters + output) + 7);
   EXPECT_EQ(LayerMemoryBytes(fc6, {1, 16}, momentum, 7),
             4 * (3 * parameters / 16 + output / 16) + 7);
-  // A device first has a partial sum for all output channels, and then keeps the sums of a 16th.
+  // A device has partial sums of all output channels, and keeps the sums of a 16th of the channels.
   EXPECT_EQ(LayerMemoryBytes(fc6, Reduced(16), momentum, 7),
             4 * (3 * parameters / 16 + output / 16 + output) + 7);
   EXPECT_EQ(LayerMemoryBytes(fc6, {2, 2, 1, 1, 4}, momentum, 7),

@@ -176,7 +176,8 @@ TEST(View, WhatIsLeftOfANodeKeepsItsOrderAlongEachAxis) {
 }
 
 // Two positions meet if they differ only in digits of `mixed`. Positions of different parts must
-// not meet. Compares SeparationOf with a search for the largest such number of parts of each axis.
+// not meet. Compares SeparationOf with a search for the largest number of parts of the channels,
+// and with a check of parts of one row or one column.
 TEST(View, SeparateChannelsRowsAndColumnsAreThoseThatNeverMeet) {
   const NodeExtents extents = {2, 12, 1, 4, 2};
   Digits candidates;

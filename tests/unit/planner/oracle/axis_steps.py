@@ -44,7 +44,7 @@ def splitting(net, rng):
     made = split(net, rng, x, written(net, rng, axis, net[x].rank), sizes)
     if rng.random() < 0.5:
         rng.shuffle(made)
-        for name in made:  # pick() mostly returns the last one
+        for name in made:  # pick() mostly returns the last tensor of net.order
             net.order.remove(name)
             net.order.append(name)
     if len(set(sizes)) == 1 and rng.random() < 0.5:

@@ -330,7 +330,7 @@ def scale_or_bias(net, rng):
 
 
 def _of_two_bottoms(net, rng, kind, x, bias):
-    """Adds a layer whose second bottom has the factors. Raises Unfit if no blob fits or if `bias` is true."""
+    """Adds a Scale or Bias that reads its numbers from a second bottom. Raises Unfit if no blob fits or if `bias` is true."""
     extents = net.blobs[x]
     fits = []
     for name in net.order:
@@ -339,7 +339,7 @@ def _of_two_bottoms(net, rng, kind, x, bias):
                  if name != x and extents[axis:axis + len(other)] == other and axis == 0]
     need(fits)
     name, axis = rng.choice(fits)
-    need(not bias)  # the layer's own bias would be as large as the batch
+    need(not bias)  # the layer's own bias would have the batch's axis
     net.features.add(kind + ".of_two")
     net.layer(kind, [x, name], [extents], [(kind.lower() + "_param", [("axis", axis)])])
 

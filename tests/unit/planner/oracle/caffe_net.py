@@ -27,7 +27,7 @@ class Net:
 
     def __init__(self, rng):
         self.rng, self.layers, self.blobs, self.order = rng, [], {}, []
-        self.counted = {}  # owner of trained numbers -> how many it has
+        self.counted = {}  # (layer, position) or name of shared numbers -> how many trained numbers it has
         self.shared = {}     # name of shared numbers -> (extents, fields of ParamSpec)
         self.features = set()
         self.state = []

@@ -88,7 +88,8 @@ FORMATS = {"onnx": Onnx, "caffe": Caffe}
 
 
 def refusal(error, features, may_refuse):
-    """Returns the feature of the net that the error names and that a reader may refuse. Raises Wrong if there is none."""
+    """Returns what the error names and a reader may refuse: a feature of the net, separate parts, or that no layer is left.
+    Raises Wrong if there is none."""
     def is_named(feature):
         return any(re.search(rf"\b{re.escape(word)}\b", error) for word in {feature, feature.split(".")[-1].split("=")[-1]})
 

@@ -169,7 +169,7 @@ def _gemm(net, rng, shape, depth):
 
 
 def _reshape(net, rng, shape, depth):
-    """Reshapes a tensor of equally many numbers, with 0 and -1 in the new shape."""
+    """Returns a tensor of `shape`, reshaped from another shape. The Reshape may write extents as 0 or -1."""
     if len(shape) > 1 and rng.random() < 0.5:
         at = rng.randrange(len(shape) - 1)
         source = (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2:])

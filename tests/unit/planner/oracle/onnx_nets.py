@@ -80,5 +80,5 @@ def _outputs(net, rng):
     read = {name for node in net.nodes for name in reference.reads_of(node)}
     made = [n for n in net.order if n not in net.inputs]
     loose = [n for n in made[:-1] if n not in read and rng.random() < 0.6]
-    # Only floats and integers become outputs: the types of a file's outputs are not inferred.
+    # If any of these tensors has floats or signed integers, only such tensors become outputs.
     return [n for n in [*loose, made[-1]] if net[n].at[0].dtype.kind in "fi"] or [made[-1]]

@@ -64,8 +64,8 @@ TEST(Passes, TakeOneWorkersImagesAfterTheOtherOrAShareOfEach) {
 }
 
 // In a pass of (b), one worker sends its batch to the K - 1 others. In a pass of (c), each worker
-// sends a K-th of that number of elements. In all passes together, the same number of elements
-// leaves and reaches each worker.
+// sends a K-th of that number of elements. In all passes of (b) or (c) together, each worker sends
+// K - 1 batches and receives K - 1.
 TEST(Passes, TheBusiestPortIsTheSendersInTurnsAndAllAreAlikeInShares) {
   for (const char scheme : {'b', 'c'}) {
     const Result<Schedule> schedule = AlexNet(scheme);

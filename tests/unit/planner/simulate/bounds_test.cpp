@@ -145,8 +145,9 @@ TEST(Bounds, NoMakespanIsBelowOrAboveWhatChainsAndWorkAllow) {
     // The tolerance is for shares, which are rounded to multiples of 2^-32.
     EXPECT_GE(timeline.makespan_ms, std::max(chain_ms, work_ms) * (1 - 1e-8));
     // At any time, at least one of these is true for the next task of some chain: it runs at full
-    // speed, its resource works at full speed, or all slots of its resource run tasks at full
-    // speed. So the sum of the three times is a bound.
+    // speed (chain_ms), its resource works at full speed (shares_ms), or all slots of its resource
+    // run tasks at full speed (rounds_ms). So the sum of these times, over all resources, is a
+    // bound.
     EXPECT_LE(timeline.makespan_ms, most_ms * (1 + 1e-8));
   }
 }

@@ -110,7 +110,7 @@ TEST(Schedules, ASlotGoesToTheTaskThatWasReadyFirstAndThenToTheSmallestId) {
   const TaskId join = graph.Add({.after = {early}});  // has no duration, and so delays nothing
   graph.Add({.duration_ms = 4, .resource = device});  // ready at 0: runs first
   graph.Add({.duration_ms = 4, .resource = device, .after = {late}});  // ready at 2: runs last
-  graph.Add({.duration_ms = 4, .resource = device, .after = {join}});  // ready at 1, as the last
+  graph.Add({.duration_ms = 4, .resource = device, .after = {join}});  // ready at 1, like the next
   graph.Add({.duration_ms = 4, .resource = device, .after = {early}});
   const std::vector<Span> tasks = Simulated(graph).tasks;
   EXPECT_EQ(tasks[3], (Span{0, 4}));
