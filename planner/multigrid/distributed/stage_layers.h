@@ -27,7 +27,7 @@ struct LayerSpan {
   int end = 0;
 };
 
-// Selects the chain or the adjoint of the same layers.
+// Selects the chain of the layers, or the adjoint of this chain.
 enum class Direction { kForward, kAdjoint };
 
 // The data from which a StageLayers is made. Everything to which it refers must outlive the
