@@ -23,8 +23,8 @@ struct Shape {
 
 std::string Describe(const Shape& shape);  // "64x3x224x224"
 
-// Fails unless all extents are positive, d is 1 in two dimensions, and the bytes of such a tensor
-// fit 63 bits.
+// Fails unless all extents are positive, d is 1 in two dimensions, and a tensor of this shape has
+// at most 2^63 - 1 bytes.
 Status CheckShape(const Shape& shape);
 
 // Returns the output shape of `op` for `inputs`. The error says what does not fit. REQUIRES: `op`

@@ -36,9 +36,9 @@ class Inlet {
   virtual Status AwaitFirst(int level, int lane) = 0;
 };
 
-// Tells which part of a chain a system has.
+// Describes which part of a chain a system has.
 struct PartTraits {
-  // False: the first state of all levels is u0. True: each level has its own first state, which an
+  // False: u0 is the first state of every level. True: each level has another first state, which an
   // Inlet provides (SetInlet).
   bool has_inlet = false;
   // True if the system has only coarse levels of a chain. Its finest level then has a right side

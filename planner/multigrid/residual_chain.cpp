@@ -123,8 +123,8 @@ std::string ExampleFor(const Graph& graph) {
 }
 
 // Fails if an activation or another operator that keeps positions is between two stages of one step
-// each. Such stages are the blocks of a post-activation network. Between longer stages any
-// operators may be.
+// each. Such stages are the blocks of a post-activation network. If one of the two stages has
+// several steps, any operators may be between them.
 Status CheckBetween(const Graph& graph, const std::vector<Stage>& stages) {
   std::vector<bool> ends_single_step(graph.nodes.size(), false);
   for (const Stage& stage : stages) {
@@ -191,9 +191,8 @@ Status CheckSteps(const Graph& graph, const std::vector<Stage>& stages, BatchNor
                  "shape in a row");
 }
 
-// Orders the sections, each stage at the position of its last sum. This order is correct for two
-// reasons: nodes that lie between a stage's nodes read no node of the stage, and no node before the
-// stage's last sum reads the stage.
+// Orders the sections, each stage at the position of its last sum. This order is correct, because
+// the last sum is the only node of a stage that nodes outside of the stage read.
 std::vector<std::variant<SerialSection, Stage>> PutInOrder(size_t nodes,
                                                            std::vector<Stage> stages) {
   std::vector<bool> in_stage(nodes, false);

@@ -19,10 +19,10 @@ constexpr double kFloor = 1;        // above this, rounding is not what makes a 
 // divergence.
 constexpr double kJudged = 200;
 
-// The bound on a residual is relative to the largest state. If states grow, a residual within this
-// bound may be as large as an early state, and its error then grows with the states. So a solve
-// must also meet a second condition before it ends. Each residual is divided by the norm of its own
-// state, and the norm of all quotients must be at most this factor times the bound. Networks need a
+// If states grow, a residual within a bound that is relative to the largest state may be as large
+// as an early state, and its error then grows with the states. So a solve with such a bound must
+// also meet a second condition before it ends. Each residual is divided by the norm of its own
+// state, and the norm of all quotients must be at most kBesideOwn times the bound. Networks need a
 // factor between one and ten.
 constexpr double kBesideOwn = 100;
 // A solve that stops early with a residual above kFarAway times the largest state is far from the
@@ -137,8 +137,9 @@ Result<double> Cycles::Residual() {
 // of a solve that converges.
 class Judge {
  public:
-  // Returns the reason why the solve is given up after this residual; null if it continues.
-  // Residuals up to `negligible` are not judged.
+  // Returns the reason why the solve is given up after this residual; null if the solve continues.
+  // Residuals up to `negligible` are not judged. A residual that is not finite is a reason in any
+  // cycle.
   const char* Consider(int cycle, double residual, double negligible) {
     if (!std::isfinite(residual)) return "the states are not finite";
     const double before = last_;

@@ -145,8 +145,8 @@ Status CaffeImporter::AddReduction() {
   return Put(0, op, {bottom}, axis);
 }
 
-// The top holds indices of the largest numbers along an axis, or in each image if the layer gives
-// no axis.
+// The top holds indices of the largest numbers along an axis. If the layer gives no axis, the top
+// holds the indices in each image and, with out_max_val, also the numbers.
 Status CaffeImporter::AddArgMax() {
   const CaffeFields fields = Fields("argmax_param");
   UCUDNN_ASSIGN_OR_RETURN(const NodeId bottom, BottomNode(0));

@@ -27,7 +27,7 @@ struct CaffeParam {
 struct CaffeLayer {
   const TextField* text = nullptr;
   std::string name;
-  std::string type;  // name of the current syntax, even if the file uses V1's
+  std::string type;  // the type's name in the current syntax, even if the file uses V1
   bool is_known = true;
   bool is_testing = false;  // whether the layer computes as in the testing phase
   std::vector<std::string> bottom_names, top_names;

@@ -505,9 +505,9 @@ Result<std::optional<OnnxTensor>> OnnxImporter::Changed(
     mixed.insert(mixed.end(), digits.begin(), digits.end());
     Digits made;
     // `place` is the node's axis at the same position as `axis`, counted from the last axis. For
-    // the view's first axis, and if the view has more axes than a node, it is channels. A tensor
-    // axis without digits (view.h) becomes `place` if the node has extent 1 along `place`;
-    // otherwise it becomes channels.
+    // the view's first axis, and if the view has more axes than a node, `place` is channels. A
+    // tensor axis without digits (view.h) becomes `place` if the node has extent 1 along `place`;
+    // otherwise the tensor axis becomes channels.
     const ViewAxis place = axis < 1 || view.size() > kNodeAxes || axis + kNodeAxes < view.size() + 2
                                ? ViewAxis::kChannel
                                : static_cast<ViewAxis>(kNodeAxes - view.size() + axis);

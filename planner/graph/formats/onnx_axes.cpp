@@ -81,7 +81,8 @@ Status OnnxImporter::GiveReshaped(const OnnxTensor& tensor, const std::vector<in
   const auto product = [](auto begin, auto end) {
     return std::accumulate(begin, end, int64_t{1}, std::multiplies<>());
   };
-  // The last three axes become the image's spatial axes, and all earlier axes its channels.
+  // The last axes, at most three, become the image's spatial axes. The axes before them, at least
+  // one, become its channels.
   const size_t spatial = rest.empty() ? 0 : std::min<size_t>(rest.size() - 1, kMaxSpatial);
   const auto split = rest.end() - static_cast<std::ptrdiff_t>(spatial);
   UCUDNN_ASSIGN_OR_RETURN(reshape.channels, Narrow(product(rest.begin(), split), "channels"));
@@ -224,7 +225,7 @@ Status OnnxImporter::AddUnsqueeze() {
     view.push_back(is_new[axis] ? Digits() : tensor.view[next++]);
   }
   // A tensor without axes holds one number, which is the same for every image. If the batch is 1,
-  // its first new axis becomes the batch axis.
+  // the first axis of the result becomes the batch axis.
   if (batch_ == 1 && tensor.view.empty()) view[0] = {{ViewAxis::kBatch, 1, 1}};
   // A new first axis becomes the batch axis. If the digit (view.h) of a batch of 1 stands in front
   // of another axis' digits as kParked, it moves to the new axis.

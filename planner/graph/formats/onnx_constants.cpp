@@ -120,7 +120,7 @@ OnnxConstant UnknownConstant() {
 
 OnnxConstant Bounded(OnnxConstant constant) {
   if (constant.dims.size() > kMostConstantAxes) return UnknownConstant();
-  __int128 product = 1;  // checks the product of the non-zero extents, too
+  __int128 product = 1;  // of the extents that are not 0, which must not overflow either
   for (const int64_t extent : constant.dims) {
     if (extent < 0 || extent > kLargestConstantExtent) return UnknownConstant();
     product *= std::max<int64_t>(1, extent);

@@ -41,7 +41,7 @@ struct OnnxConstant {
   // The number of the file's tensor that has these elements, perhaps in another order; -1 if they
   // are computed.
   int tensor = -1;
-  // The values come from at most this many different elements of the file.
+  // A bound on the number of different values: copies of one element count once.
   int64_t numbers = 0;
   // If set, one step per axis: the element at a position is the sum over the axes of position *
   // step. This describes tensors that count positions and are too large for `values`.

@@ -382,7 +382,7 @@ Status OnnxImporter::AddProductOfTensors(const OnnxTensor& a, const OnnxTensor& 
   extents.insert(extents.end(), left.end() - 2, left.end());
   UCUDNN_ASSIGN_OR_RETURN(const auto grown, Grown(first, extents));
   if (!grown) return RefuseMixedImages();
-  // Both tensors must hold all images outermost in the same leading axis.
+  // In both tensors, the first digit (view.h) of the same leading axis must hold all images.
   OnnxTensor padded = second;
   padded.view.insert(padded.view.begin(), rank - second.view.size(), Digits());
   bool meet = false;

@@ -78,7 +78,8 @@ class MeasuredTimes : public LayerTimes {
 
 // Gives the measured times of steps on a device, one step alone and several at once; `model` gives
 // the times of kinds that were not measured. Every step beyond the first adds the same time, which
-// follows from the measured batch.
+// follows from the measured batch. For several groups of several steps, multiplies the factor for
+// the number of groups by the factor for the steps of a group.
 class MeasuredBatches : public LayerTimes {
  public:
   // The time of `layers` steps that run at once.

@@ -139,8 +139,8 @@ double Reducer::Operations(const Reduction& reduction) const {
       sized.op = NodeOf(id).op;
       sized.inputs = {{0, input}};
       sized.output = chain_.shapes[id];
-      // `places` counts twice for a fully connected layer, because it shrinks both the layer's
-      // inputs and its outputs.
+      // A fully connected layer has a product for each pair of an input and an output. The numbers
+      // of inputs and of outputs both shrink by the factor `places`.
       const bool is_connected = std::holds_alternative<FullyConnected>(sized.op);
       operations += planner::ForwardOperations(sized) * places * (is_connected ? places : 1) /
                     (static_cast<double>(reduction.channel_divisor) * reduction.channel_divisor);

@@ -159,8 +159,8 @@ Status SolveTasks::Advance(int level) {
   return Status::Ok();
 }
 
-// If Parts was called after Advance, it has already run the phase and sent the advanced states.
-// Then nothing is left to do.
+// If Parts was called after Advance, Parts has already run the phase and sent the advanced states.
+// RelaxC then does nothing.
 Status SolveTasks::RelaxC(int level) {
   if (phase_level_ != level) return Status::Ok();
   phase_.sends = true;

@@ -7,7 +7,7 @@ namespace ucudnn::multigrid {
 std::vector<ImageScaler::Place> ImageScaler::Places(int64_t from, int64_t to) {
   std::vector<Place> places;
   for (int64_t i = 0; i < to; ++i) {
-    // `scaled` is 2 * to times the s of image_scaler.h, and so a whole number.
+    // `scaled` is 2 * to * s, with the s of image_scaler.h. Unlike s, it is always a whole number.
     const int64_t scaled = std::clamp<int64_t>((2 * i + 1) * from - to, 0, (from - 1) * 2 * to);
     const int64_t first = scaled / (2 * to);
     const int64_t second_weight = scaled % (2 * to);

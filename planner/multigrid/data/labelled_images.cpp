@@ -23,7 +23,8 @@ constexpr uint32_t kIdxMagicOfImages = 0x00000803;
 constexpr uint32_t kIdxMagicOfLabels = 0x00000801;
 
 constexpr uint64_t kMostIdxBytes = uint64_t{16} << 30;
-// Deflate codes at most 258 bytes in at least two bits: 258 * 8 / 2 = 1032 bytes per byte.
+// Deflate needs at least two bits for at most 258 bytes, so a byte of compressed data holds at most
+// 258 * 8 / 2 = 1032 bytes.
 constexpr uint64_t kMostInflation = 1032;
 
 std::string IdxMagicText(uint32_t magic) {

@@ -38,7 +38,8 @@ class DeviceDescent {
   // Moves the weights along `factor` times the gradient. With `replicas`, takes the mean of this
   // product over the ranks of `replicas`, which must all call Step.
   Status Step(DeviceLane& lane, double factor, const Descent& descent, RankChannel* replicas);
-  // Tells the descent that the host's parameters were uploaded.
+  // Must be called after an upload of the host's parameters. Uploads them also to the copy of the
+  // weights in single precision, if there is one.
   Status WeightsLoaded(DeviceLane& lane);
   // Reads the weights in single precision, and waits. Before the first Step, they are the host's.
   Status Read(DeviceLane& lane, Parameters& parameters) const;

@@ -37,8 +37,8 @@ class RankChannel {
 
   transport::Channel& channel() { return *opened_.channel; }
   int ranks() const { return ranks_; }
-  // Sums `count` numbers in single precision over all ranks, in place. All ranks get the same bits.
-  // Waits for `lane`.
+  // Replaces each of `count` numbers in single precision by its sum over all ranks. All ranks get
+  // the same bits. Waits for `lane`.
   Status Sum(Address numbers, int64_t count, DeviceLane& lane);
   // Returns the name of the transport, such as "loopback"; for NCCL, also the library's file.
   std::string Text() const;

@@ -110,9 +110,9 @@ class DeviceLane {
   Status Wait();
   // Enqueues a copy between two addresses of the device.
   Status Copy(Address from, Address to, int64_t count);
-  // Add enqueues to = a * x + b * to, and Apply enqueues to = operation(a * x, b * y). Extents of 1
-  // are repeated. An operand whose factor is 0 is not read. REQUIRE: the target's context is
-  // current.
+  // Add enqueues to = a * x + b * to, and Apply enqueues to = operation(a * x, b * y). Add
+  // repeats x, and Apply repeats y, along axes of extent 1. An operand whose factor is 0 is not
+  // read. REQUIRE: the target's context is current.
   Status Add(double a, const TensorNumbers& x, double b, const TensorNumbers& to);
   Status Apply(cudnnOpTensorDescriptor_t operation, double a, const TensorNumbers& x, double b,
                const TensorNumbers& y, const TensorNumbers& to);

@@ -29,8 +29,8 @@ std::vector<int> BalancedLayers(const Hierarchy& hierarchy, int ranks, int distr
 }
 
 // Estimates the cost of a V-cycle with FCF-relaxation. On each level but the coarsest it counts all
-// steps three times: for two F-relaxations, a C-relaxation, the next level's right sides and the
-// way up. The coarsest level is solved once.
+// steps three times: for F- and C-relaxation, for the second F-relaxation and Advance, and for the
+// next level's right sides and the F-relaxation on the way up. The coarsest level is solved once.
 double CycleCost(const Hierarchy& hierarchy, int ranks, int distributed,
                  std::span<const double> costs, const MessageCosts& messages) {
   const std::vector<int> begins = BalancedLayers(hierarchy, ranks, distributed, costs);

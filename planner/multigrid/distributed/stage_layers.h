@@ -27,7 +27,7 @@ struct LayerSpan {
   int end = 0;
 };
 
-// Selects the chain or the adjoint of the same layers.
+// Selects the chain of the layers, or the adjoint of this chain.
 enum class Direction { kForward, kAdjoint };
 
 // The data from which a StageLayers is made. Everything to which it refers must outlive the
@@ -99,7 +99,7 @@ class StageLayers {
   // Returns whether adjoints are scaled before they are solved. Without a scale, small numbers
   // would lose bits in a number type with few exponents. All ranks return the same.
   virtual bool scales_adjoints() const { return false; }
-  // Tells the object that the states of a chain have changed since they were read. REQUIRES of this
+  // Must be called when the states of a chain have changed since they were read. REQUIRES of this
   // function and the following ones: the systems of the chain and of the adjoint exist.
   void StatesChanged(Direction direction);
   // Returns state `number` of the chain. It is valid until the next call of this function.

@@ -25,7 +25,8 @@ struct HostLayer {
 // Returns the layer of a node. REQUIRES: the node has an input.
 HostLayer LayerOf(const ResidualChain& chain, planner::NodeId id);
 
-// Fails, with one line, for an operator without a reference, such as Softmax or Concat.
+// Fails, with one line, for an operator that the functions below do not compute, such as Softmax or
+// Concat.
 Status CheckHostLayer(const std::string& node, const HostLayer& layer);
 // The sizes of the vectors that NodeWeights must have for a layer.
 struct WeightCounts {

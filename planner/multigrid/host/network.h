@@ -95,7 +95,7 @@ class NetworkSolver {
   Status Backward(const double* logits_gradient, Parameters& gradient,
                   const GradientWatch& watch = nullptr, Gradients which = Gradients::kAll);
 
-  // Tells the network that the host has changed parameters since Make or the last pass.
+  // Must be called if the host has changed parameters since Make or the last pass.
   void ParametersChanged();
   // Returns whether a solver keeps the node's parameters where it computes
   // (StageSolver::keeps_weights). If so, Descend changes these parameters, and the host's copy is

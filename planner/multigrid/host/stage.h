@@ -19,8 +19,8 @@ class HostStage {
  public:
   // `parameters` must outlive the stage, and may change between its calls. Each of `lanes` lanes
   // has its own scratch. If `used` is not empty, only the steps in it have weights, and the other
-  // steps must not be called. Fails if a node has no reference or if its weights do not fit; the
-  // error names the node.
+  // steps must not be called. Fails if CheckHostLayer or CheckWeights refuses a node; the error
+  // names the node.
   static Result<HostStage> Make(const ResidualChain& chain, const Stage& stage,
                                 const Parameters& parameters, int batch, int lanes,
                                 std::span<const int> used = {});

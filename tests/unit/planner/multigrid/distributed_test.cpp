@@ -41,7 +41,7 @@ NetworkSettings DrawnSettings(std::mt19937& random, int steps) {
     options->cycles = OneOf(random, {1, 2, 3});
     if (random() % 4 != 0) continue;
     options->tolerance = 1e-9;
-    options->cycles = OneOf(random, {3, 40});  // 3 may be too few to converge: then serial
+    options->cycles = OneOf(random, {3, 40});  // after 3, the solve may end serially
     if (random() % 2 == 0) options->scale = ResidualScale::kLargestState;
   }
   // With 0 levels the solver chooses the number of levels. Uses 0 if the drawn number does not fit.
@@ -120,7 +120,7 @@ TEST(Distributed, OneStateCrossesABoundaryForEachCRelaxation) {
   constexpr int kSolves = 2;  // in each direction
   constexpr int kOfCycles = kSolves * kCycles * (1 + 2);
   // The first forward solve and the first backward solve begin with a broadcast to all ranks. The
-  // second ones begin with the states of the first.
+  // second solve of each direction begins with the states of the first.
   constexpr int kBroadcast = 1;
   EXPECT_EQ(counting[0]->onwards, kOfCycles + kBroadcast);
   EXPECT_EQ(counting[1]->onwards, kOfCycles);

@@ -47,7 +47,8 @@ struct Trained {
   std::vector<EpochResult> results;
 };
 
-// States grow so fast that the eight cycles of a solve do not converge. Twelve would be exact.
+// States grow so fast that the eight cycles of a solve do not converge. Twelve cycles
+// would be exact.
 TEST(Training, SolvesThatAreGivenUpTrainAsSerialPropagationBitForBit) {
   TrainingSettings settings = Settings(1, 8);
   settings.learning_rate = kUnscaledRate;
