@@ -145,8 +145,8 @@ std::vector<size_t> Positions(size_t count) {
   return all;
 }
 
-// Finds kernels whose workspace is part of a sum already. With the budget's division `disjoint`,
-// kernels can share a segment of the workspace; IsNew() is false for all but the first of them.
+// Says which kernels add workspace to a sum. With the budget's division `disjoint`, kernels can
+// share a segment of the workspace, and IsNew() is true only for the first kernel of a segment.
 class SeenSegments {
  public:
   explicit SeenSegments(const RunReport& report)

@@ -29,7 +29,7 @@ struct WorkspaceTable {
   bool optimal = true;
   double gap_ms = 0;
   double total_time_ms = 0;
-  size_t total_workspace_bytes = 0;  // bytes that the division reserves
+  size_t total_workspace_bytes = 0;  // workspace of all kernels together
 };
 
 // Returns the workspace that each undivided kernel may use; unset if there is no limit. Without a
