@@ -208,8 +208,8 @@ const Interval& PartOf(const Tile& tile, Operation operation, size_t axis) {
 }
 
 // Returns the two axes of a grid's drawing, first the one down, then the one across. They are the
-// first two axes that the grid cuts, in the order d, h, w, c, n. If it cuts fewer than two, h and w
-// take the free places.
+// first two axes that the grid cuts, in the order d, h, w, c, n. If the grid cuts fewer than two
+// axes, h and w complete the pair.
 std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   std::vector<size_t> cut;
   for (const size_t axis : {kAxisD, kAxisH, kAxisW, kAxisC, kAxisN}) {

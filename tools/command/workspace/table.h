@@ -16,8 +16,8 @@ namespace ucudnn::command {
 struct WorkspaceTable {
   OfflineKernels network;      // the desirable sets are within the limit
   std::vector<size_t> chosen;  // by kernel: index of the choice in its desirable set
-  // For each kernel of `network` (one per layer), the number from 0 of the kernel in a run. A run
-  // cannot distinguish layers with the same convolution and API, so these have the same number.
+  // For each kernel of `network` (one per layer), its number in a run, counted from 0. A run cannot
+  // distinguish layers with the same convolution and API, so these layers have the same number.
   std::vector<size_t> numbers;
   // With one budget, for each kernel: the number of its segment of the workspace, and the number of
   // copies of this segment, one for each lane. Kernels with the same segment share memory.
