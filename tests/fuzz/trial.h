@@ -15,7 +15,7 @@
 
 namespace ucudnn::fuzz {
 
-// The number of trials of each kind that occurred.
+// The number of trials of each kind.
 struct Coverage {
   long problems = 0;
   long divided = 0;     // ran in several pieces
