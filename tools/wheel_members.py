@@ -1,7 +1,7 @@
 """Fetches single files from wheels, by package name. pip finds the wheel, and only the necessary bytes are fetched,
 because the wheels of CUDA libraries have gigabytes. Uses pip's lazy wheels, by which pip itself fetches metadata, so the
-user's pip configuration applies. All functions raise SystemExit with the reason if they fail; an index that serves only
-whole files is such a failure.
+user's pip configuration applies. All functions raise SystemExit with the reason if they fail, for example because the index
+serves only complete files.
 """
 import contextlib
 import hashlib
@@ -66,7 +66,7 @@ class Wheel:
         """Writes the member `name` to `path` and returns its sha256. zipfile checks the CRC. First fetches the member's
         bytes in large pieces, because zipfile alone would ask for a few KiB at a time."""
         info = self.zip.getinfo(name)
-        end = info.header_offset + info.compress_size + (1 << 16)  # with room for its header
+        end = info.header_offset + info.compress_size + (1 << 16)  # 64 KiB more, for the member's header
         for begin in range(info.header_offset, end, CHUNK):
             self.lazy.seek(begin)
             self.lazy.read(min(CHUNK, end - begin))

@@ -1,7 +1,6 @@
 // Compares the batch-size policy auto with the policies all and powerOfTwo by replaying them on
 // recorded tables. Prints how much slower auto's divisions are, and how many measurements auto
-// makes.
-// Nothing is timed here.
+// makes. Nothing is timed here.
 //
 //   auto_policy_figures [--l2 SIZE] TABLE.csv [AGAIN.csv]
 //

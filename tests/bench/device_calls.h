@@ -15,7 +15,7 @@ struct DeviceCalls {
   // `reductions` counts calls of ncclAllReduce. `reduced_bytes` is the size of their input on this
   // rank.
   long reductions = 0, reduced_bytes = 0;
-  long copies = 0;  // the number of copies within the device
+  long copies = 0;  // the number of copies within a device or between devices
   long fills = 0;
   // `events` counts cuEventRecord and cuStreamWriteValue32. `waits` counts the calls that make a
   // stream wait for an event or a value.

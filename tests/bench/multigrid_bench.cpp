@@ -81,9 +81,9 @@ class Solver {
     test::Must(stage_.solver->SolveForward(chain_.first.data(), Cycles(cycles), last_.data()));
   }
 
+  enum class Descends { kOnDevice, kOnHost };
   // Runs a training step. The loss is half the sum of the squares of the network's output, so its
   // gradient is the output itself.
-  enum class Descends { kOnDevice, kOnHost };
   void Train(Descends where) {
     constexpr Descent kDescent = {.rate = 1e-3, .momentum = 0.9};
     if (where == Descends::kOnHost) Check(stage_.solver->LoadWeights());

@@ -236,9 +236,9 @@ class Table {
 
  private:
   // Numbers of kernels of one operation. `last_resort` counts the kernels that run by engine 0 or
-  // by no engine, and `last_in_tiles` those of them that no tiles fit into the last limit. For each
-  // limit, `over` counts the kernels that need more workspace, and `over_in_tiles` those of them
-  // that no tiles fit into the limit. `most_bytes` is the largest need.
+  // by no engine, and `last_in_tiles` those of them that no tiles bring under the last limit. For
+  // each limit, `over` counts the kernels that need more workspace, and `over_in_tiles` those of
+  // them that no tiles bring under the limit. `most_bytes` is the largest need.
   struct Numbers {
     int last_resort = 0, last_in_tiles = 0;
     std::vector<int> over, over_in_tiles;

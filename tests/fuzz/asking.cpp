@@ -146,8 +146,8 @@ void Trial::AskForAlgorithms(Question question) {
     return answer;
   };
   const test::Answer answer = ask(ours_);
-  // A real search takes long, so it runs only if ucudnn may have passed the query on to the real
-  // library. Otherwise it suffices that the answer is valid.
+  // A search by the real library takes long. So it runs only if ucudnn's query failed or the
+  // descriptors have a fault. Otherwise it suffices that the answer of ucudnn's search is valid.
   if (question == Question::kGet || answer.status != CUDNN_STATUS_SUCCESS ||
       call_.fault != Fault::kNone) {
     const test::Answer real = ask(Undivided());

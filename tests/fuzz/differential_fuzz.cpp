@@ -2,7 +2,7 @@
 // outputs must be equal to the bit (Winograd: within a derived tolerance). Their statuses must be
 // equal, too, except that ucudnn may run a call whose workspace is too small for the stand-in,
 // and may refuse a call under a strict limit. Only the output and the workspace may be written, and
-// what queries told the caller must hold. Prints the smallest problem that still differs, and the
+// the answers of queries must prove true. Prints the smallest problem that still differs, and the
 // command that shows it again.
 //
 //   differential_fuzz [--seed N] [--count N] [--jobs N] [--only INDEX [--alone] [--images N]]

@@ -215,7 +215,7 @@ Amount DrawWorkspace(Random& random, Protocol protocol, const std::vector<size_t
   }
 }
 
-// Draws mostly algorithms that the stand-in has; the others make it return errors.
+// Draws an algorithm: mostly one that the stand-in has, otherwise one for which it returns errors.
 int DrawAlgorithm(Random& random, Operation operation) {
   if (random.Chance(5)) return static_cast<int>(random.Between(-1, test::kAlgorithms));
   const int winograd = operation == Operation::kForward        ? 6

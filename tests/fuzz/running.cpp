@@ -167,7 +167,7 @@ void Trial::CheckFailure(cudnnStatus_t status, size_t bytes, int failing_piece,
   if (!aligned_ || call_.what.extra == Extra::kIdentity) return;
   // If a piece may have changed the output that a rerun would read, nothing may run again.
   if (failing_piece > 1 && call_.what.scales.beta != 0) return;
-  // If the caller's own undivided call was the last one and failed, nothing is left to run.
+  // If the last call was the undivided call of the caller's algorithm, nothing is left to run.
   if (calls.back().images == call_.what.problem.n && calls.back().algorithm == algorithm_) return;
   // If no undivided engine can run this call within the workspace, only pieces can, and nothing can
   // replace a piece that failed.

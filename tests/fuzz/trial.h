@@ -15,7 +15,7 @@
 
 namespace ucudnn::fuzz {
 
-// The number of trials of each kind that occurred.
+// The number of trials of each kind.
 struct Coverage {
   long problems = 0;
   long divided = 0;     // ran in several pieces
@@ -27,7 +27,7 @@ struct Coverage {
   long rounded = 0;     // was compared within a tolerance
   long measured = 0;    // was in a setting in which ucudnn measures during the run
   long compared = 0;    // was divided, in a setting whose rows were not all verified
-  long checked = 0;     // had every piece compared with the undivided engine by UCUDNN_CHECK
+  long checked = 0;     // was divided and compared with the undivided engine by UCUDNN_CHECK
   long over_limit = 0;  // was refused under a strict limit
 
   void Add(const Coverage& other);

@@ -22,7 +22,7 @@ import machine  # noqa: E402
 import memory_test  # noqa: E402
 
 UUID = b"hostgpu-standin\0".hex()  # the UUID of the stand-in's first device
-# Seconds for measuring. A process also waits for its turn within these seconds, so it does not wait long.
+# Seconds for measuring. They include the wait for a turn to measure, and are few, so that the tests do not wait long.
 IMPATIENT = {"UCUDNN_TUNE_SECONDS": "0.2:0.6"}
 SHOULD_DIVIDE = (capture_test.Capture, differential_test.Measured, memory_test.BriefMemory)
 

@@ -67,8 +67,9 @@ def string(data, offset):
 
 
 def faults(folder, built_in):
-    """Returns a line for each reason why ELF files under `folder` might not start on another machine. No file may contain the
-    path `built_in`, the folder in which they were built."""
+    """Returns a line for each fault of the ELF files under `folder`, which are to run on another machine. Faults are a library
+    that may be missing there, a run path outside of $ORIGIN, symbols that are not stripped, and the path `built_in`, the
+    folder in which the files were built."""
     files = {path: read(path) for path in sorted(pathlib.Path(folder).rglob("*")) if path.is_file()}
     files = {path.relative_to(folder).as_posix(): (path, each) for path, each in files.items() if each}
     here = {pathlib.PurePath(name).name for name in files} | {each.soname for _, each in files.values()}

@@ -149,8 +149,8 @@ def keep(sitting, part, value):
 
 
 def finished(sitting, part, told, figures, **more):
-    """Writes the stage's part of the file. Returns the figures of the stage, or raises an error with these figures if a case
-    failed."""
+    """Writes the stage's part of the file. Returns the figures of the stage. Raises an error with these figures if facts.cpp
+    crashed or was late, or if a case failed for another reason than lack of memory."""
     keep(sitting, part, {"cases": told.cases, "others": told.others, "crashes": told.crashes, "not run": told.not_run} | more)
     no_room = {name: text for name, text in told.failed.items() if text.startswith(NO_ROOM)}
     failed = {name: text for name, text in told.failed.items() if name not in no_room}
@@ -279,7 +279,8 @@ def compared(device, here):
 
 
 def plans(sitting, seconds):
-    """Compares the device's plans with the packed lists, and with a list for its own profile. The stage is in the lane FREE."""
+    """Compares the device's plans with the packed lists (without them, with lists made here), and with a list for its own
+    profile. The stage is in the lane FREE."""
     begin = time.monotonic()
     told = ask("plans", 0.4 * seconds)
     left = lambda: max(seconds - (time.monotonic() - begin) - 2, 2)

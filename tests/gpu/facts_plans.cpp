@@ -115,7 +115,7 @@ void ReadChoices(Configuration& configuration) {
 }
 
 // Returns a row of the output: the configuration, its notes, and its workspace, or the reason why
-// the configuration has no plan. Sets *json to the plan's JSON unless `json` is null.
+// the configuration has no plan. If *json is empty, sets it to the plan's JSON.
 Json Row(const cudnn::PlanDevice& device, const Configuration& configuration, std::string* json) {
   Json row = configuration.Described();
   const cudnn::EngineNotes notes =

@@ -184,7 +184,7 @@ def measurements_of(sitting):
 
 def export(sitting, seconds):
     """Writes the rows of the sitting's store to the sitting's `output`, as compressed CSV. The rows were measured while no
-    other stage ran."""
+    other stage used the GPU."""
     path, store = measurements_of(sitting), sitting.store
     if not pathlib.Path(store).exists():
         raise Skipped("nothing was measured")

@@ -82,7 +82,8 @@ def assert_equal_cases(test, plain, divided):
 
 
 def divided(report):
-    """Returns the kernels with a call that ran in pieces, that is, with more calls than `undivided_calls`."""
+    """Returns the kernels with a call that ran in pieces: the plan has several pieces, and not all calls are
+    `undivided_calls`."""
     return [kernel for kernel in report["kernels"]
             if machine.pieces(kernel) > 1 and kernel["calls"] > kernel.get("undivided_calls", 0)]
 

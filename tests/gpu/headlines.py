@@ -1,5 +1,5 @@
-"""Measures what ucudnn gains in whole calls. Each figure comes with its baseline. layer_calls.cpp executes
-convolutions, and torch_worker.py executes whole iterations, in one process for each configuration. Both programs know
+"""Measures how much faster ucudnn makes calls and iterations. Each figure comes with its baseline. layer_calls.cpp executes
+convolutions, and torch_worker.py executes iterations, in one process for each configuration. Both programs know
 nothing of ucudnn. The processes take turns in rounds, so that changes of the machine affect all of them. Each stage
 takes the sitting and the seconds that the stage may last, and returns figures for the JSON. Among them `sentences` has
 each headline in one sentence. In stages with predictions, `findings` has the predictions that execution does not
@@ -72,8 +72,9 @@ def shrunk(rows, batch):
 
 
 def kernels_of(rows, operations, dtype=None, first_is_input=True):
-    """Returns each distinct convolution once, with the number of rows that have it (`count`), sorted by arithmetic, most
-    first. With `first_is_input`, the first row has no backward_data, since no one needs the gradient of a network's input."""
+    """Returns each distinct convolution once, with the number of rows that have it (`count`). The convolution whose rows have
+    the most arithmetic together comes first. With `first_is_input`, the first row has no backward_data, since no one needs the
+    gradient of a network's input."""
     kernels = {}
     for index, row in enumerate(rows):
         for op in operations:
@@ -327,8 +328,8 @@ def layers(sitting, seconds):
 
 
 def drift(sitting, seconds):
-    """Repeats three kernels of the headlines. Returns, for each, the ratio of its time now to its time in the committed
-    result."""
+    """Repeats the first of CASES. Returns, for the configurations PLAIN, UNDIVIDED and DIVIDED, the ratio of the time now to
+    the time in the committed result."""
     need_processes()
     path = machine.FOLDER / "results" / f"{sitting.slug}.json"
     if not path.exists():

@@ -130,8 +130,8 @@ struct Layer {
   }
 };
 
-// The memory that all kernels share. They read the part with random numbers of one type, and write
-// the other part.
+// The memory that all kernels share: a part that they read, with random numbers of one type, and a
+// part that they write.
 class Operands {
  public:
   void Reserve(const std::string& dtype, size_t read_bytes, size_t written_bytes) {

@@ -140,7 +140,7 @@ LAST_DIGIT = 1e-8  # one unit of the ninth digit, relative to a number that begi
 
 
 def numbers(lines):
-    """Returns the numbers in striped_cnn's lines by name. The name is the text before a number, which says the number's kind
+    """Returns the numbers in striped_cnn's lines by name. The name is the text before the number, and says the number's kind
     and place."""
     result = {}
     for line in lines:

@@ -20,8 +20,8 @@ def rows_of(store):
 
 
 def prefer_pieces(rows, store, engine=None):
-    """Makes a store of these rows. Every kernel is fastest in quarters of the mini-batch, on `engine` if it is
-    given."""
+    """Imports these rows into `store` with other times. By these, every kernel is fastest in quarters of the mini-batch, on
+    `engine` if it is given."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.csv")
         with path.open("w", newline="") as file:

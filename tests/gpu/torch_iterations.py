@@ -60,10 +60,9 @@ def figures(prepared, rounds, reference):
 
 
 def planned_after_s(steps_ms, steady_ms):
-    """Returns the seconds before the first step that runs as planned, after ucudnn has measured. That step is the first
-    one that takes at most 1.1 times `steady_ms`, the time of later steps. If the host waits for each of `steps_ms`, all
-    of them may take longer. Then the step is the first one that takes at most 1.1 times as long as the fastest of
-    them."""
+    """Returns the seconds before the first of `steps_ms` that runs as planned, since ucudnn has measured. This is the first
+    step that takes at most 1.1 times `steady_ms`, the time of later steps. All of `steps_ms` may take longer, because the
+    host waits after each of these steps. Then it is the first step that takes at most 1.1 times as long as the fastest."""
     fast_ms = 1.1 * max(steady_ms, min(steps_ms))
     planned = next(index for index, ms in enumerate(steps_ms) if ms <= fast_ms)
     return sum(steps_ms[:planned]) / 1000

@@ -59,8 +59,8 @@ def outputs(operator, images, args, kwargs, device, dtype):
 
 
 def outcome(operator, sample, dtype):
-    """Returns 'ok', or a text that says what is wrong. Errors are relative to the largest element of a tensor, since an element
-    is a sum whose rounding grows with the size of its terms."""
+    """Returns 'ok', or a text that says what is wrong. Errors are relative to the largest element of a tensor (at least
+    1), since an element is a sum whose rounding grows with the size of its terms."""
     # The inputs are rounded to `dtype`, so that both devices compute with equal numbers.
     hold = lambda tensor: tensor.to(dtype).double()
     given = [moved(each, hold) for each in (with_images(sample), sample.args, sample.kwargs)]

@@ -96,7 +96,7 @@ def fused(n):
 
     if DEVICE == "cpu":
         return {}
-    return {f"{str(dtype)[6:]} {str(layout)[6:]}": outcome(run, dtype, layout)  # the legacy path refuses these
+    return {f"{str(dtype)[6:]} {str(layout)[6:]}": outcome(run, dtype, layout)  # fails with PyTorch's legacy path
             for dtype in (torch.float32, torch.float16) for layout in (torch.contiguous_format, torch.channels_last)}
 
 

@@ -3,11 +3,11 @@
 Both runs are compared with float64. The distance of the run without ucudnn shows what rounding does to this network in this
 type. Micro-batches round as often as the undivided kernel, and partial filter gradients add one rounding in fp32 for each
 piece. So over all gradients, the run under ucudnn may be twice as far from float64. In a single gradient it may be FACTOR
-times as far, since few elements vary more by chance. In benchmark mode all bounds are FACTOR times as large: PyTorch takes the
-engine that it finds fastest, which differs between runs and may be one of Winograd. The bound for the outputs grows by FACTOR
-in each step, since later steps start from weights that differ. A test shows that a missing image exceeds these bounds. Policy
-undivided without a limit changes no bit of what PyTorch computes deterministically. Two divided runs with one store are equal
-bit by bit, too."""
+times as far, since chance matters more for few elements. In benchmark mode all bounds are FACTOR times as large: PyTorch takes
+the engine that it finds fastest, which differs between runs and may be one of Winograd. The bound for the outputs grows by
+FACTOR in each step, since later steps start from weights that differ. A test shows that a missing image exceeds these bounds.
+Policy undivided without a limit changes no bit of what PyTorch computes deterministically. Two divided runs with one store are
+equal bit by bit, too."""
 
 import math
 import os

@@ -70,7 +70,8 @@ class Worker:
         return json.loads(line)
 
     def ask(self, command, deadline):
-        """Sends a command and returns its answer, or None after a failure. The failure is kept in `error`."""
+        """Sends a command and returns its answer, or None after a failure. The failure is kept in `error`. Raises TimedOut
+        after `deadline`."""
         if self.error is not None:
             return None
         try:
@@ -81,8 +82,8 @@ class Worker:
         return self.answer(deadline)
 
     def answer(self, deadline):
-        """Returns the next answer, or None after a failure, which is kept in `error`. The first answer says that the program is
-        ready."""
+        """Returns the next answer, or None after a failure, which is kept in `error`. Raises TimedOut after `deadline`. The
+        first answer says that the program is ready."""
         try:
             answer = self.reply(deadline)
         except machine.TimedOut:

@@ -35,8 +35,8 @@ struct OfflineKernels {
 // of the policy (auto: all measured sizes), and only deterministic engines if the options require
 // them. The sets are for `device` (empty: the only one) on the newest platform that has rows of all
 // layers. For each layer, rows with the alignment of a program's legacy calls take precedence over
-// rows with the layer's alignment, and then legacy engines over graph engines. An error means bad
-// usage, or names the kernels without measurements.
+// rows with the layer's alignment. Among rows of one alignment, legacy engines take precedence over
+// graph engines. An error means bad usage, or names the kernels without measurements.
 Result<OfflineKernels> ReadOfflineKernels(const std::vector<Layer>& layers, const Options& options,
                                           const std::string& device);
 

@@ -31,7 +31,7 @@ using Platforms = std::map<Versions, Measurements, std::greater<>>;  // the newe
 
 struct OfflineRows {
   std::string device;
-  size_t differing = 0;  // number of rows that an earlier store has, too, with another result
+  size_t differing = 0;  // number of rows for which an earlier store has another result
   Platforms platforms;
 };
 

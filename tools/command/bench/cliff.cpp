@@ -103,7 +103,7 @@ Result<Cliffs> MeasureCliffs(const std::vector<Layer>& layers, const Options& op
   Cliffs cliffs;
   cliffs.platform = bench.device().platform;
   for (Layer layer : layers) {
-    // With the alignment of a program's legacy calls, a run finds these measurements.
+    // A run looks for measurements with the alignment of a program's legacy calls.
     layer.problem.alignment = cudnn::kLegacyAlignment;
     progress(layer);
     tuning::KernelToMeasure kernel{bench.device(), layer.problem, 0, handle};

@@ -85,7 +85,8 @@ void MarkTiles(const tuning::KernelToMeasure& kernel, const Division& division,
 }
 
 // Chooses as a run with these options would, and compares the chosen division's output with that of
-// an undivided engine. If the division's output is wrong, chooses again.
+// an undivided engine. If the division's output is wrong, chooses again. After kAttempts wrong
+// divisions, leaves `divided` unset.
 Result<MeasuredLayer> ChooseVerified(const tuning::KernelToMeasure& kernel, const Layer& layer,
                                      const Options& options, tuning::LegacyKernels& kernels,
                                      planning::MeasurementStore* store) {
@@ -219,8 +220,8 @@ Result<Measured> MeasureLayers(const std::vector<Layer>& asked, const Options& o
   for (const std::string& why : refused) progress.Warn(why);
   std::vector<Layer> layers = asked;
   for (Layer& layer : layers) {
-    // With the alignment of a program's legacy calls, a run finds these measurements. Layers from
-    // a report keep the alignments that the report gives.
+    // A run looks for measurements with the alignment of a program's legacy calls. Layers from a
+    // report keep the alignments that the report gives.
     if (layer.problem.alignment == 1) layer.problem.alignment = cudnn::kLegacyAlignment;
   }
   std::vector<std::unique_ptr<DeviceBench>> benches;

@@ -20,14 +20,14 @@ namespace ucudnn::command {
 struct MeasuredLayer {
   Layer layer;
   // `undivided` is the fastest legacy algorithm, and `best_undivided` the fastest engine of any
-  // API. `divided` is the fastest division: micro-batches (WR), tiles if a run would look for them,
-  // or a single graph engine. All are within the workspace limit. A member is unset if nothing fits
-  // the limit. `divided` is also unset if a division would change the numerics.
+  // API. `divided` is the fastest choice: micro-batches (WR), tiles if a run would look for them,
+  // or a single engine. All are within the workspace limit. A member is unset if nothing fits the
+  // limit. `divided` is also unset if several choices in turn had wrong outputs.
   std::optional<MicroConfiguration> undivided, best_undivided;
   std::optional<Division> divided;
-  // True if nothing is divided, or if a comparison, now or earlier, found that the output of
-  // `divided` equals an undivided engine's output. A run uses only verified divisions. If false,
-  // `unverified` says why.
+  // True if `divided` is unset or a single legacy algorithm, or if a comparison, now or earlier,
+  // found that its output equals an undivided engine's output. A run uses only verified divisions.
+  // If false, `unverified` says why.
   bool verified = true;
   std::string unverified;
   // A text about each division whose output was wrong. `divided` uses no piece of these divisions.

@@ -110,7 +110,8 @@ std::string CheckSeenProcess(const ProcessView& view, const CudnnUse& use,
     }
     return "the drop-in is in place";
   }
-  // An earlier fault may be the cause of the next finding, which then is only a note.
+  // If there already is a fault, it may be the cause of the finding below, which then is only a
+  // note.
   const Severity severity = diagnosis.FirstFault() != nullptr ? Severity::kNote : Severity::kFault;
   if (view.has_log && !use.called) {
     diagnosis.Add(severity, "the program loaded cuDNN, but called nothing of it",

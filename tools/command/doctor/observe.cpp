@@ -149,7 +149,7 @@ Result<Observation> Observe(const std::string& program, const ProgramWords& word
                      std::pair(b.view.pid != pid, b.view.pid);
             });
   if (observation.processes.empty() || observation.processes[0].view.pid != pid) {
-    // Neither a program with another loader than glibc's nor a static program writes a log.
+    // There is no log of a program that is static or has another loader than glibc's.
     observation.processes.insert(observation.processes.begin(), ReadProcess(pid, "", report));
     observation.logged = false;
   }

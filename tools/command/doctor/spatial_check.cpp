@@ -200,7 +200,8 @@ void CheckKernels(const RankEntry& rank, Diagnosis& diagnosis) {
     diagnosis.Add(Severity::kWarning, SplitKernelLabel(kernel) + " is refused on all ranks",
                   kernel.reason, "docs/spatial.md says what can be split");
   }
-  // The exchanges of two slices overlap with work; those of further slices cost time.
+  // The exchanges of a call's first two slices overlap with work. The exchanges of further slices
+  // cost time.
   if (most_slices > 2) {
     diagnosis.Add(Severity::kNote,
                   "a call exchanges its images in up to " + std::to_string(most_slices) + " slices",

@@ -26,8 +26,8 @@ using multigrid::Problem;
 using multigrid::Stage;
 
 constexpr int kMostListed = 64;
-// Analyst::Verify solves a network itself only if the solve has at most so many operations, which
-// take a few seconds on one processor, and the network at most so many parameters.
+// Analyst::Verify solves a network itself only within two limits: on the operations of the solve
+// (so many take a few seconds on one processor), and on the network's parameters.
 constexpr double kVerifiedOperations = 4e10;
 constexpr int64_t kVerifiedParameters = 20'000'000;
 
@@ -60,8 +60,9 @@ Status CheckAnalysis(const SolveSpec& spec) {
   return Status::Ok();
 }
 
-// Returns the numbers of devices to analyse, by default powers of two. None exceeds the machine's
-// number of devices or the network's number of layers.
+// Returns the numbers of devices to analyse: those of --devices, or else powers of two up to
+// kMostListed. None exceeds the network's number of layers or the machine's number of devices (for
+// CPU times of this machine: kMostListed).
 Result<std::vector<int>> ReadDevices(const SolveSpec& spec, const NetworkAnalysis& analysis) {
   std::vector<int> devices;
   const int of_machine = analysis.is_measured ? kMostListed : analysis.machine.Devices();
@@ -111,7 +112,7 @@ AnalysisChoices ChoicesOf(const SolveSpec& spec, const MultigridSettings& settin
   return choices;
 }
 
-// Returns the multigrid setting of the options and their defaults.
+// Returns the multigrid setting that `network` contains, from options or their defaults.
 MultigridSetting SettingOf(const multigrid::NetworkSettings& network) {
   return {.coarsening = network.coarsening,
           .levels = network.levels,

@@ -18,7 +18,8 @@ struct SolveSpec;  // solve_spec.h
 class MultigridDevice {
  public:
   // Opens this machine's devices, or the stand-in's with --host. Each rank of this process gets one
-  // device. If there are fewer devices than ranks, ranks share devices. An error names the option.
+  // device. If there are fewer devices than ranks, ranks share devices. If no
+  // device can be opened, the error names --backend.
   static Result<std::shared_ptr<MultigridDevice>> Open(const SolveSpec& spec,
                                                        const MultigridRanks& ranks);
 
@@ -26,7 +27,7 @@ class MultigridDevice {
   multigrid::DeviceSolvers& solvers(int rank) { return *solvers_[rank - first_rank_]; }
   // Describes the device and how solves run on it, such as "single precision on the CPU stand-in,
   // blocks run: grouped, cycles as graphs". If there are several ranks, also says which ranks they
-  // are and how they exchange states. Covers only the stages that were made before the call.
+  // are and how they exchange states. Says only what was chosen for the stages so far.
   std::string Text(const MultigridRanks& ranks) const;
   // Formats as "single precision on the CPU stand-in".
   std::string DeviceText() const;

@@ -17,7 +17,8 @@ using multigrid::Solution;
 const TextColumns kEpochColumns = {{"epoch", 5, 0},  {"loss", 9, 2},      {"top-1", 7, 2},
                                    {"cycles", 9, 2}, {"fell back", 9, 2}, {"s", 9, 2}};
 
-// A loss from here on has three digits: with five decimals it would not fit its column.
+// Losses of kWideLoss or more are printed with three digits, because five decimals would not fit
+// the column.
 constexpr double kWideLoss = 1000;
 
 // Returns a sentence about the outcome of a solve.

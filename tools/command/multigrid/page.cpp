@@ -96,7 +96,8 @@ bool HasOneLevel(const std::vector<ReportedStage>& stages) {
   return LongestOf(stages).levels.size() == 1;
 }
 
-// Returns whether all solves of a report, or its training, have only one level and so are serial.
+// Returns whether the longest stage of each solve, or of the training, has only one level, so that
+// the report is about serial propagation.
 bool IsSerial(const MultigridReport& report) {
   if (report.training) return HasOneLevel(report.training->stages);
   return std::all_of(report.solves.begin(), report.solves.end(),

@@ -120,8 +120,9 @@ std::string MultigridSettings::MachineText() const {
 
 namespace {
 
-// Returns the coarse operator. Without --coarse it is kInject on the CPU and for --analyse, and on
-// a device the operator that MeasureOperator finds best for the longest stage.
+// Returns the coarse operator. Without --coarse it is kInject on the CPU, for --analyse, and if
+// there is no coarse level. Otherwise it is the one that MeasureOperator finds best for the longest
+// stage.
 Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem& problem,
                                            const MultigridSettings& settings) {
   if (spec.coarse) return *spec.coarse;
@@ -155,8 +156,8 @@ Result<MultigridSettings> SettingsOf(const SolveSpec& spec, const Problem& probl
   network.time = problem.time;
   network.step = problem.step;
   if (!spec.IsGiven("--coarsening")) {
-    // The factor is at most half the steps of the longest stage, so that the second level of this
-    // stage has two layers or more.
+    // The factor is 8, or half the steps of a short longest stage, so that its second level has two
+    // layers. It is never less than 2.
     const multigrid::Stage* const longest = problem.chain.LongestStage();
     const int steps = longest != nullptr ? static_cast<int>(longest->steps.size()) : 0;
     network.coarsening = {std::clamp(steps / 2, 2, 8)};

@@ -162,7 +162,7 @@ Status SolveOnRank(Problem& problem, const MultigridSettings& settings, bool che
     UCUDNN_ASSIGN_OR_RETURN(
         placement, PlaceOnRanks(problem, settings, multigrid::Passes::kForward, all, network));
     own = TakeParameters(all.rank(), placement, false, problem);
-    // The parameters that are left are those of other ranks.
+    // What is left in problem.parameters belongs to ranks of other processes.
     if (settings.ranks->are_processes()) problem.parameters = {};
     parameters = &own;
   }

@@ -30,8 +30,8 @@ void CloseRange(unsigned first, unsigned last) {
   }
 }
 
-// Closes all descriptors except `pipe`. Otherwise a process that reads the launcher's output would
-// not see its end while the guard lives.
+// Redirects the standard streams to /dev/null, and closes all other descriptors except `pipe`.
+// Otherwise a process that reads the launcher's output would not see its end while the guard lives.
 void KeepOnly(int pipe) {
   const int nowhere = open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) {

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kForLastWords{5};  // the time from SIGTERM to SIGKILL
+constexpr seconds kForLastWords{5};  // time for ranks to end: from SIGTERM to SIGKILL, for example
 // When all ranks have ended, the processes that they started may run on for this time. Then they
 // get SIGTERM.
 constexpr seconds kForRest{2};

@@ -17,7 +17,8 @@ constexpr int kMostRanks = 64;
 //
 // Returns the exit code of the first rank whose code is not 0; if a signal ended that rank, its
 // code is 128 plus the signal's number. Returns 1 if no rank failed, but a rank reported that the
-// job failed or went wrong (options/launcher_note.h), or output was lost.
+// job failed or went wrong (options/launcher_note.h), or output was lost. Returns 128 plus a
+// signal's number if that signal came after the ranks' ends, while output was still written.
 int RunRanks(const CLI::App& app, const std::string& program, const ProgramWords& words, int ranks);
 
 }  // namespace ucudnn::command

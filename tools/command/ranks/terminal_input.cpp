@@ -54,7 +54,7 @@ void TerminalInput::Read() {
 void TerminalInput::Write() {
   const ssize_t taken = write(writer_, typed_.data(), typed_.size());
   if (taken < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  // The write fails for good because nobody reads the pipe any more.
+  // Other errors are final: nobody reads the pipe any more.
   if (taken < 0) {
     typed_.clear();
     return Close();

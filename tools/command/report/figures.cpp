@@ -145,8 +145,8 @@ std::vector<size_t> Positions(size_t count) {
   return all;
 }
 
-// Finds kernels whose workspace is part of a sum already. With the budget's division `disjoint`,
-// kernels can share a segment of the workspace; IsNew() is false for all but the first of them.
+// Says which kernels add workspace to a sum. With the budget's division `disjoint`, kernels can
+// share a segment of the workspace, and IsNew() is true only for the first kernel of a segment.
 class SeenSegments {
  public:
   explicit SeenSegments(const RunReport& report)
@@ -208,8 +208,8 @@ const Interval& PartOf(const Tile& tile, Operation operation, size_t axis) {
 }
 
 // Returns the two axes of a grid's drawing, first the one down, then the one across. They are the
-// first two axes that the grid cuts, in the order d, h, w, c, n. If it cuts fewer than two, h and w
-// take the free places.
+// first two axes that the grid cuts, in the order d, h, w, c, n. If the grid cuts fewer than two
+// axes, h and w complete the pair.
 std::pair<size_t, size_t> AxesToDraw(const Tiles& tiles, Operation operation) {
   std::vector<size_t> cut;
   for (const size_t axis : {kAxisD, kAxisH, kAxisW, kAxisC, kAxisN}) {

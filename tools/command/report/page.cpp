@@ -47,7 +47,7 @@ Element Head(const RunReport& report, const std::string& source) {
 
 // Milliseconds of one kernel, or sums over all kernels whose times are known.
 struct Times {
-  double undivided_ms = 0;  // by the fastest engine of the program's API; only known in a run
+  double undivided_ms = 0;  // by the fastest engine of the program's API; offline: best_ms
   double best_ms = 0;       // undivided, by the fastest engine of any API
   double whole_ms = 0;      // in a run, planned_ms if the kernel is undivided; otherwise best_ms
   double planned_ms = 0;

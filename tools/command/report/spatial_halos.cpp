@@ -16,8 +16,8 @@ using planner::Element;
 using planner::Paragraph;
 using planner::Section;
 
-// What a part of one axis reads from part number `part`, which is itself if `is_own`. `positions`
-// is the number of positions read; it stays 0 if `is_own`.
+// What one part of an axis reads from part number `part`. `positions` is the number of positions
+// that it reads there. If `is_own`, `part` is the reading part itself, and `positions` stays 0.
 struct HaloPiece {
   int part = 0;
   int64_t positions = 0;
@@ -213,7 +213,7 @@ Element HalosSection(const SplitJob& job) {
       Paragraph("Each rank's part, and around it, in the colour of the rank that has it, what it "
                 "reads beside it, from the first row to the last. Not to scale." +
                 std::string(job.grid.n > 1 ? " Each group is like the first." : "")));
-  // Shows the shapes in the order of the first kernel that has each.
+  // Sorts the shapes by the first kernel of each shape.
   std::vector<std::pair<std::vector<size_t>, const HaloShape*>> ordered;
   for (const auto& [shape, numbers] : shapes) ordered.emplace_back(numbers, &shape);
   std::sort(ordered.begin(), ordered.end());

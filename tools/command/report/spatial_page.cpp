@@ -110,7 +110,7 @@ Element RankTable(const SplitJob& job) {
       rows);
 }
 
-// Returns the texts `of` of all ranks, equal texts only once.
+// Returns the distinct texts that the ranks have in the member `of`.
 std::string DistinctText(const SplitJob& job, std::string RankEntry::*of) {
   std::vector<std::string> texts;
   for (const RankEntry& rank : job.ranks) {
@@ -235,8 +235,8 @@ Element SplitKernelsSection(const SplitJob& job) {
 
 std::vector<JobKernel> KernelsOf(const SplitJob& job) {
   std::vector<JobKernel> kernels;
-  // A kernel of the job has the same key on all ranks: `common`, and the kernel's number among the
-  // rank's kernels with that text.
+  // The key of a kernel is equal on all ranks. It is the text `common`, and the kernel's number
+  // among those of the rank's kernels that have this text.
   std::map<std::pair<std::string, size_t>, size_t> numbers;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     std::map<std::string, size_t> seen;

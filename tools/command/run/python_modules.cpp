@@ -30,8 +30,8 @@ bool LooksAtUserPackages(const fs::path& prefix) {
 }
 
 // Returns the folders from which `python` imports modules, as far as they can be found without
-// starting it: the folders of PYTHONPATH, and the site-packages of the virtual environment, of the
-// Python from which that was made, and of the user.
+// starting it: the folders of PYTHONPATH, and the site-packages of three owners: the virtual
+// environment, the Python from which the environment was made, and the user.
 std::vector<fs::path> ModuleFolders(const std::string& python, const std::string& module_path,
                                     const std::string& user_base) {
   std::vector<fs::path> folders;

@@ -110,8 +110,8 @@ class Search {
     if (unseen_.empty()) unseen_ = what;
   }
 
-  // Looks at each word that names a program or a file, because `runner`, whose arguments or text
-  // the words are, may start or read it.
+  // Looks at the words of the arguments or the text of `runner`. Adds the programs and files that
+  // they name, because `runner` may start or read these.
   void LookAtWords(const std::vector<std::string>& words, const std::string& runner) {
     Reader next = ReaderOf(runner);  // the reader of the next file
     Reader last = next;

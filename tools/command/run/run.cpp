@@ -70,7 +70,7 @@ Status CheckOptions(const RunOptions& options) {
   return options.launch.off ? Status::Ok() : CheckFilesOfRun(options.variables);
 }
 
-// Prints lines about options that have no effect for this program.
+// Prints lines about options and stores that have no effect, and about a missing CUDA driver.
 void TellOfUnserved(const CLI::App& app, const RunOptions& options) {
   if (options.launch.off) {
     const std::vector<std::string> flags = options.variables.GivenFlags();

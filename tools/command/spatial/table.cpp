@@ -85,7 +85,8 @@ void PrintOperators(const Striping& striping) {
   std::printf("exact from each rank's own stripe alone: %s\n", Join(counts, ", ").c_str());
 }
 
-// Prints why operators are not exact as they are: each reason once, with the operators it concerns.
+// Prints each reason why operators are not Verdict::kExact, with the names of these operators. Also
+// prints the operators that are not known.
 void PrintReasons(const Striping& striping) {
   struct Reason {
     Verdict verdict;

@@ -16,8 +16,8 @@ namespace ucudnn::command {
 struct WorkspaceTable {
   OfflineKernels network;      // the desirable sets are within the limit
   std::vector<size_t> chosen;  // by kernel: index of the choice in its desirable set
-  // For each kernel of `network` (one per layer), the number from 0 of the kernel in a run. A run
-  // cannot distinguish layers with the same convolution and API, so these have the same number.
+  // For each kernel of `network` (one per layer), its number in a run, counted from 0. A run cannot
+  // distinguish layers with the same convolution and API, so these layers have the same number.
   std::vector<size_t> numbers;
   // With one budget, for each kernel: the number of its segment of the workspace, and the number of
   // copies of this segment, one for each lane. Kernels with the same segment share memory.
@@ -29,7 +29,7 @@ struct WorkspaceTable {
   bool optimal = true;
   double gap_ms = 0;
   double total_time_ms = 0;
-  size_t total_workspace_bytes = 0;  // bytes that the division reserves
+  size_t total_workspace_bytes = 0;  // workspace of all kernels together
 };
 
 // Returns the workspace that each undivided kernel may use; unset if there is no limit. Without a

@@ -208,8 +208,8 @@ Result<Shares> Divide(const CLI::App& app, const DistinctKernels& kernels, const
 }
 
 // Returns the number of each layer's kernel. A call does not show its layer, so layers with the
-// same convolution and API are one kernel in a run. They get the number of the first of them, and
-// their elements of `network` become copies of its element, except for the layer's name.
+// same convolution and API are one kernel in a run. Each of these layers gets the number of the
+// first one, and a copy of the first one's element of `network`, except for the layer's name.
 std::vector<size_t> NumberKernels(OfflineKernels& network) {
   std::unordered_map<ConvolutionProblem, size_t, HashOfProblem> firsts[2];  // by API
   std::vector<size_t> numbers;
