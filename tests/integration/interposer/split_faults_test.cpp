@@ -84,8 +84,8 @@ class SplitFaults : public testing::Test {
   // fault. Expects that the first fault occurred.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     // There are thousands of faults, so only every (6 * `stride`)-th fault is tried. With
-    // INTERPOSER_TEST_FAULTS=every it is every (`stride` / 4)-th, rounded up, which is up to 24 times
-    // as many.
+    // INTERPOSER_TEST_FAULTS=every, every (`stride` / 4)-th (rounded up) is tried, which is up to
+    // 24 times as many.
     stride = EveryFault() ? (stride + 3) / 4 : 6 * stride;
     // Processes mostly wait for a rank that failed, so many can run at the same time.
     const long at_once = EveryFault() ? kMostAtOnce : 4;
