@@ -15,8 +15,8 @@
 
 // The hooks of cuDNN's handles, convolutions and graph API. They call src/interposer; hooks of
 // convolutions first convert their arguments to ConvolutionCall and Descriptors. No hook lets an
-// exception pass. If memory runs out, a hook calls the real function, unless that function could
-// use more workspace than ucudnn promised or the call is split.
+// exception pass. If memory runs out, a hook calls the real function, except in two cases: the call
+// is split, or the real function could use more workspace than ucudnn promised.
 
 namespace ucudnn {
 namespace {

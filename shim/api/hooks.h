@@ -23,8 +23,8 @@ std::span<const Hook> Hooks();
 void WarnOutOfMemory();
 
 // Returns inside(), or otherwise() if inside() ran out of memory. So no exception leaves a hook,
-// whose caller may be a C program. `inside` may throw only before it calls the real function, or if
-// `otherwise` may call the real function once more.
+// whose caller may be a C program. REQUIRES: `inside` does not throw after it has called the real
+// function, unless a second call of that function by `otherwise` does no harm.
 template <typename Inside, typename Otherwise>
 cudnnStatus_t Guarded(Inside inside, Otherwise otherwise) noexcept {
   try {

@@ -27,7 +27,7 @@ struct Scratch {
 };
 
 // Returns a length, at most `limit`, that divides `total` into nearly equal parts. If `total`
-// exceeds `limit`, the length is rounded up to a multiple of 16.
+// exceeds `limit`, the length is rounded up to a multiple of 16, but not beyond `limit`.
 int64_t Part(int64_t total, int64_t limit) {
   if (total <= limit) return std::max<int64_t>(total, 1);
   const int64_t parts = (total + limit - 1) / limit;

@@ -14,9 +14,9 @@ namespace {
 using dnnl::memory;
 using Extents = std::array<int64_t, 5>;
 
-// Layouts are chosen for this batch size, whatever the size of the real batch is. So a micro-batch
-// uses the layouts of the undivided batch, and the result of each image is the same to the last
-// bit.
+// kBlocked uses the layouts that oneDNN chooses for this batch size, whatever the real batch size
+// is. So a micro-batch uses the layouts of the undivided batch, and the result of each image is the
+// same to the last bit. If oneDNN has no primitive with these layouts, it chooses others.
 constexpr int64_t kLayoutBatch = 32;
 constexpr size_t kAlign = 64;
 constexpr size_t kBlends = 8;

@@ -52,8 +52,8 @@ class Builder {
   int rank() const { return communicator.rank(); }
   int ranks() const { return communicator.ranks(); }
 
-  // UseSource and UseTarget check that the buffer is device memory of the communicator's device and
-  // has `bytes` bytes.
+  // UseSource and UseTarget prepare the buffers of Send and Receive. They check that a buffer is
+  // device memory of the communicator's device and has `bytes` bytes.
   Outcome UseSource(size_t bytes) { return Use(arguments.from, bytes, "sendbuff", &source_); }
   Outcome UseTarget(size_t bytes) {
     uint64_t offset = 0;

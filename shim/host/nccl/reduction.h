@@ -20,7 +20,7 @@ struct Reduction {
   ncclRedOp_t op = ncclSum;
   // The rank whose element is the first in each reduction; the other ranks follow in the order of a
   // ring. If `first` is negative, the elements are divided into as many parts as there are ranks,
-  // and each part begins with another rank.
+  // and the reduction of each part begins with a different rank.
   int first = -1;
 };
 

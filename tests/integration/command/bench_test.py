@@ -33,7 +33,8 @@ int cudnnConvolutionForward(void* handle, const void* alpha, void* x_descriptor,
 }
 """
 
-# In this cuDNN, every cudnnConvolutionBackwardFilter of images with 64 rows takes 50 ms longer. Tiles have fewer rows.
+# In this cuDNN, every cudnnConvolutionBackwardFilter of images with 64 rows takes 50 ms longer. Tiles have fewer rows,
+# so they are not delayed.
 SLOW_CUDNN = r"""
 #include <dlfcn.h>
 #include <unistd.h>
@@ -319,7 +320,7 @@ class Bench(FolderTest):
         """If the store has rows for several grids of tiles, ucudnn runs the fastest grid that fits within the limit."""
         self.image_by_hand()
         limit = 512 << 10
-        # Option --host would replace the cuDNN with the functions of SLOW_CUDNN by the stand-in.
+        # With option --host, the command would use the stand-in in place of the cuDNN with SLOW_CUDNN's functions.
         cliff = ("bench", "--layers", self.layers, "--db", self.store, "--cliff", "--ops", "backward_filter")
         words = (*cliff, "--workspace-limit", "512KiB")
         slow = self.cudnn_with(SLOW_CUDNN)
@@ -351,8 +352,8 @@ class Bench(FolderTest):
         self.assertEqual((None, None, None), (fits["limit_bytes"], fits["real"], fits["ucudnn"]))
 
     def measure(self, shape, rows, op="forward"):
-        """Stores the times and workspaces in `rows` for a kernel's engines on the stand-in. The workspaces exceed the
-        real needs."""
+        """Stores the times and workspaces in `rows` for a kernel's engines on the stand-in. A stored workspace may be
+        larger than the engine's real need, but not smaller."""
         report = self.printed_json("bench", "--layers", self.layers, "--host", "--json", "--db", "platform.db")
         self.import_rows(measurements(shape, rows, op, f"{report['cudnn']},{report['driver']},{report['device']}"))
 

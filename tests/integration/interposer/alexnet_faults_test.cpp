@@ -47,8 +47,8 @@ struct Kernel {
   int images = kImages;
 };
 
-// Returns n if tests try only every n-th fault. Under one budget for all kernels n is 8, because
-// the budget changes little here.
+// Returns the factor by which tests try fewer faults. It is 8 under one budget for all kernels,
+// because the budget changes little of what these tests cover.
 long Thinning() { return TotalWorkspace() ? 8 : 1; }
 
 // Returns the distance from one tried fault to the next: `of` * Thinning(). With
@@ -296,8 +296,8 @@ std::string DonePath() { return Folder() + "/done"; }
 
 class Reporting : public AlexNet {};
 
-// EveryAllocationMayFailWhileReadingAndReporting runs this test in many processes, each of which
-// fails other allocations. In a single process, each report would be longer than the one before,
+// EveryAllocationMayFailWhileReadingAndReporting runs this test in many processes. In each process
+// different allocations fail. In a single process, each report would be longer than the one before,
 // because a report lists all kernels of its process.
 TEST_F(Reporting, SomeAllocationsFail) {
   const char* const first = std::getenv(kFirstVariable);

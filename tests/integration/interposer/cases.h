@@ -1,6 +1,8 @@
 // The convolutions that differential_test.cpp and alignment_test.cpp run: all types and layouts,
 // 2-D and 3-D, with groups, dilation, stride, padding and both modes. Each mini-batch can be cut
-// into equal pieces that leave a remainder.
+// into equal pieces that leave a remainder. A piece is legal if its size is a multiple of
+// LegalStep(), or if it is the last piece. Then every piece begins at a legal boundary, which is
+// aligned to 16 bytes.
 #pragma once
 
 #include <string>

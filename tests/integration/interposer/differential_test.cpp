@@ -16,8 +16,8 @@
 namespace ucudnn::test {
 namespace {
 
-// A way to call a convolution: with algorithm `algorithm`, in a workspace of the bytes that
-// algorithm `lends` needs and the bytes for summing partial gradients.
+// A way to call a convolution: with algorithm `algorithm`. The workspace has the bytes that
+// algorithm `lends` needs, plus the bytes for summing partial gradients.
 struct Way {
   int algorithm;
   int lends;

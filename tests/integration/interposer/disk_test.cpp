@@ -37,7 +37,7 @@ int Fcntl(int file, int command, void* argument) {
 }
 }  // namespace
 
-// These functions replace fcntl in this program and in libucudnn.so.
+// Defines the functions that this program and libucudnn.so call in place of glibc's fcntl.
 #define FCNTL(name)                                                                        \
   extern "C" __attribute__((visibility("default"))) int name(int file, int command, ...) { \
     va_list arguments;                                                                     \

@@ -184,8 +184,8 @@ class HostMemory : public Faults {};
 
 TEST_F(HostMemory, EveryAllocationOfUcudnnMayFail) {
   if (!AllocationsCanFail()) GTEST_SKIP() << "the sanitizer's allocator cannot be made to fail";
-  // Under one budget for all kernels, only every fourth allocation is tried, because a budget
-  // changes little here.
+  // Under one budget for all kernels, only every fourth allocation is made to fail, because the
+  // budget changes little of what this test covers.
   const int step = TotalWorkspace() ? 4 : 1, last = 400 / step;
   std::vector<ConvolutionProblem> problems;
   PrimedStore store;

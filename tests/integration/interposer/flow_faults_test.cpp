@@ -198,8 +198,8 @@ class Flow : public testing::Test {
   static long met_;  // the number of faults that occurred
 
  private:
-  // Under one budget for all kernels, fewer faults are tried, because the budget changes little
-  // here.
+  // Under one budget for all kernels, fewer faults are tried, because the budget changes little of
+  // what these tests cover.
   static long MeanStep() { return (EveryFault() ? 1 : 8) * (TotalWorkspace() ? 8 : 1); }
 
   static cudaStream_t stream_, captured_;

@@ -35,7 +35,8 @@ class PrimedStore {
 Cost DividedInto(int piece, int n);
 
 // Returns the sizes `piece` and `n`. If pieces of `piece` images leave a remainder of `n`, also
-// returns the sizes of the remainder's legal pieces: the largest multiple of `step`, and the rest.
+// returns the sizes into which the remainder is cut: the largest multiple of `step` (the
+// problem's LegalStep()), and the rest.
 std::vector<int> SizesFor(int piece, int n, int step);
 
 // Returns the workspace in bytes for summing partial gradients; 0 if `problem` has none.

@@ -79,12 +79,13 @@ class SplitFaults : public testing::Test {
         {{kSite, site}, {kOccurrence, std::to_string(at)}, {kWhere, std::string(where)}});
   }
 
-  // Starts processes, several at the same time. In each process another occurrence at `site` fails,
-  // later than in the processes before it. Ends when a process has too few occurrences for its
+  // Starts processes, several at the same time. In each process, a later occurrence at `site` fails
+  // than in the process started before it. Ends when a process has too few occurrences for its
   // fault. Expects that the first fault occurred.
   static void MeetEvery(const std::string& site, long stride, std::string_view where = kEvery) {
     // There are thousands of faults, so only every (6 * `stride`)-th fault is tried. With
-    // INTERPOSER_TEST_FAULTS=every it is every (`stride` / 4)-th, which is 24 times as many.
+    // INTERPOSER_TEST_FAULTS=every, every (`stride` / 4)-th (rounded up) is tried, which is up to
+    // 24 times as many.
     stride = EveryFault() ? (stride + 3) / 4 : 6 * stride;
     // Processes mostly wait for a rank that failed, so many can run at the same time.
     const long at_once = EveryFault() ? kMostAtOnce : 4;

@@ -14,7 +14,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct Suite {
   std::string name;         // name of the GoogleTest suite
-  Environment environment;  // override the variables of all suites, or add to them
+  Environment environment;  // variables of this suite; they override all others
 };
 
 // Without a --gtest_filter, runs every suite of `suites`, each in its own process. If the filter

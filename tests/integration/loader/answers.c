@@ -1,5 +1,5 @@
-/* Prints an answer of each kind of export (status, size, pointer, void), then the answers of a
- * descriptor's round trip, which the real library can make without a GPU. */
+/* Prints an answer of each kind of export (status, size, pointer, void). Then sets a tensor
+ * descriptor and prints what the library reads back from it, which needs no GPU. */
 #include <cudnn.h>
 #include <stdio.h>
 

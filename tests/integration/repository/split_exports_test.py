@@ -1,5 +1,5 @@
-"""Tests a process whose images are split: no export of cuDNN silently computes on only a stripe. An export must be
-LOCAL or compute nothing; otherwise ucudnn answers it, or refuses it with an error that names it."""
+"""Tests a process whose images are split: no export of cuDNN silently computes on only a stripe. ucudnn must answer or
+refuse the calls of every export that computes something and is not LOCAL."""
 
 import os
 import re

@@ -25,7 +25,7 @@ def start(script, count, grid, *arguments, patience=5):
         for rank in range(count):
             variables = os.environ | {
                 "RANK": str(rank), "WORLD_SIZE": str(count), "UCUDNN_SPATIAL": grid, "OMP_NUM_THREADS": "1",
-                # oneDNN's bf16 kernels for AMX are wrong on few columns (pytorch#163347).
+                # Excludes oneDNN's bf16 kernels for AMX, which are wrong on few columns (pytorch#163347).
                 "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16",
                 "UCUDNN_TEST_RENDEZVOUS": f"file://{folder}/rendezvous", "PYTHONDONTWRITEBYTECODE": "1",
                 "PYTHONPATH": f"{ROOT / 'python'}:{ROOT / 'tests/integration/torch'}"}

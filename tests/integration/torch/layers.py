@@ -547,7 +547,8 @@ def _seeded(model, x):
 
 
 def in_fp32():
-    """In fp32, oneDNN computes convolutions; torch has no name for some of oneDNN's backends."""
+    """In fp32, oneDNN computes convolutions. Converted models must also work with those backends of oneDNN for which
+    torch has no name."""
     for make in (lambda: nn.ConvTranspose2d(4, 3, 4, 2, 1), lambda: nn.Conv2d(4, 3, 3, 1, 1)):
         torch.manual_seed(3)
         model, x = make().float(), picture().float()

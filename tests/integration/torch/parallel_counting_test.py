@@ -144,10 +144,11 @@ class Counting(unittest.TestCase):
             parallel.pins(own, {"conv1": "features.0"})
 
     def test_HierarchicalSums_GoLevelByLevel(self):
-        """Four nodes of four devices share 96 x 64 weights. Inside its node, each device sums a quarter of the weights:
-        it exchanges a quarter with each other device of the node on the way to the sums, and again on the way back
-        (`near`). Between nodes, the four devices that sum the same quarter exchange quarters of it in the same way
-        (`far`). Other pairs exchange nothing."""
+        """Four nodes of four devices share 96 x 64 weights. With update "hierarchical", each device sums a quarter of
+        the weights inside its node: it exchanges a quarter with each other device of the node on the way to the sums,
+        and again on the way back (`near`). Between nodes, the four devices that sum the same quarter exchange quarters
+        of it in the same way (`far`). Other pairs exchange nothing. With update "owner", each device sums a sixteenth
+        of the weights, and every pair exchanges sixteenths (also `far`)."""
         model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(96, 64, bias=False))
         file, machine, plan = (f"{self.folder.name}/{name}.json" for name in ("net", "machine", "plan"))
         for name, text in ((file, parallel.describe(model, (6, 4, 4)).text()), (machine, schedules.machine(4, 4))):

@@ -228,8 +228,7 @@ class Schedules(unittest.TestCase):
                         self.assertEqual(getattr(theirs.nodes[name], what), getattr(ours.nodes[name], what), (name, what))
 
     def test_Sums_MoveTwiceTheReplicasLessOne(self):
-        """One replica stays where it is, and the elements of all others move in messages to the devices that sum. This
-        holds for both kinds of update."""
+        """The messages that add up R replicas carry R - 1 numbers for each element, for both kinds of update."""
         for update, levels in (("owner", [8]), ("hierarchical", [2, 4]), ("hierarchical", [4, 2]), ("hierarchical", [2, 2, 2])):
             found = schedule.parse(written(1, 8, 8, update, levels)[1])
             for devices in ((0, 1), (0, 3, 5), (1, 2, 3, 4, 6, 7), tuple(range(8))):

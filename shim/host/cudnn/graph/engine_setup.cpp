@@ -7,8 +7,8 @@ constexpr int64_t kMaxWorkspaceKnob = 2;
 constexpr size_t kGuardBytes = 256;
 constexpr size_t kAlign = 256;
 constexpr int64_t kVectorBytes = 16;
-// Engine 0 computes a virtual result in parts of the batch: as many images at once as fit in this
-// many bytes, but at least one.
+// Algorithm 0 computes a virtual result in parts of the batch: as many images at once as fit in
+// this many bytes, but at least one.
 constexpr size_t kOwnResultBytes = size_t{1} << 20;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }

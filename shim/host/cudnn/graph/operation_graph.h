@@ -21,7 +21,7 @@ std::vector<const GraphTensor*> OutputsOf(const GraphOperation& operation);
 std::vector<const GraphTensor*> InputsOf(const GraphOperation& operation);
 
 // Checks that the operations match each other, and sorts them so that producers precede consumers.
-// Removes operations that are in a cycle. Returns BAD_PARAM if no operation is left.
+// Removes operations that are in a cycle or depend on one. Returns BAD_PARAM if none is left.
 cudnnStatus_t OrderOperations(std::vector<GraphOperation>* operations);
 
 class OperationGraph final
