@@ -20,12 +20,12 @@ class Wrong(Exception):
 
 def dumps(program, batch, files):
     """Returns the JSON object of every file, in order. A file on which the program died has {"crash": how}."""
+    seconds = 60 + len(files)
     try:
-        run = subprocess.run([program, "--batch", str(batch), *files], capture_output=True, text=True,
-                             timeout=60 + len(files))
+        run = subprocess.run([program, "--batch", str(batch), *files], capture_output=True, text=True, timeout=seconds)
         died = run.returncode if run.returncode < 0 or "Sanitizer" in run.stderr else 0
     except subprocess.TimeoutExpired:
-        died = "no end within 60 s"
+        died = f"no end within {seconds} s"
         run = None
     lines = run.stdout.splitlines() if run else []
     if not died and len(lines) == len(files):

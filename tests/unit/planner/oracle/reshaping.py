@@ -24,8 +24,6 @@ def reshaped(net, rng, x, dims, batch):
                 target[batch.axis] = 0
                 if rng.random() < 0.6:
                     target[rng.randrange(len(dims))] = -1
-                    if target[batch.axis] == -1:
-                        target[batch.axis] = -1
             target = [0 if a in same and t != -1 and a != batch.axis and rng.random() < 0.3 else t
                       for a, t in enumerate(target)]
         shape = net.integers(*target)
