@@ -7,8 +7,8 @@
 
 namespace ucudnn::test {
 
-// Counts the reads, writes and marks of all threads, and makes the one with the number `failing`
-// fail.
+// Counts the reads, writes and marks of all threads in `operations`, and makes operation number
+// `failing` fail. The first operation is number 1. If `failing` is 0, none fails.
 class FailingStore : public MemoryStore {
  public:
   Result<planning::KernelMeasurements> Read(const ConvolutionProblem& problem,

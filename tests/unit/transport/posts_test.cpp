@@ -29,8 +29,8 @@ namespace {
 
 using namespace test;  // NOLINT
 
-// Lists the posts and gathers of a rank, as that rank or another one saw them: "p12" is a post,
-// "g3" the rank's third gather.
+// The posts and gathers of one rank, in the order in which that rank made them or another rank
+// heard of them. "p12" is a post, and "g3" is the rank's third gather.
 using Deeds = std::vector<std::string>;
 
 TEST(Posts, KeepTheirOrderAmongGathersWhateverTheSchedule) {

@@ -43,7 +43,7 @@ std::string FrameBytes(FrameKind kind, std::string_view body) {
   return std::string(bytes.begin(), bytes.end());
 }
 
-// Runs rank 0 of a job that waits for rank 1. At the end rank 1 must be able to join.
+// Runs rank 0 of a job, which waits for rank 1. At the end rank 1 must be able to join.
 class StrangersTest : public ::testing::Test {
  protected:
   StrangersTest()
