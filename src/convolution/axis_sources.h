@@ -57,9 +57,8 @@ struct AxisSource {
   std::vector<AxisRun> runs;
 };
 
-// Returns the sources of `part`, in ascending order of parts. A part is a source if `part` reads at
-// least one of its positions. So `part` itself is a source only if it reads a position of its own.
-// REQUIRES: 0 <= part < cut.Parts().
+// Returns the parts from which `part` reads at least one position, in ascending order. `part`
+// itself is one of them only if it reads a position of its own. REQUIRES: 0 <= part < cut.Parts().
 std::vector<AxisSource> SourcesOf(const AxisCut& cut, int part, Exchanged exchanged);
 
 // Returns the positions of `owner` that `part` reads: the `range` of each run that SourcesOf() has

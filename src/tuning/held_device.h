@@ -51,9 +51,9 @@ struct HeldDevices {
 };
 
 // Opens the devices that `wanted` names, or all devices if wanted.all is set. If `wanted` is empty,
-// opens the first device. Measurements of one model do not hold for another. So devices are left
-// out whose model or driver differs from `like` or, if `like` is null, from the first device. Fails
-// if no device is left.
+// opens the first device. Measurements of one device model do not hold for another. So a device is
+// left out if its model or driver differs from `like`. If `like` is null, the first device takes
+// the place of `like`. Fails if no device is left.
 Result<HeldDevices> HoldDevices(const cuda::Driver& driver, const cudnn::Functions& functions,
                                 const BenchmarkDevices& wanted,
                                 const planning::Platform* like = nullptr);

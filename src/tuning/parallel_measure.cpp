@@ -55,8 +55,9 @@ Result<EngineMeasurements> MeasureAtPlaces(const std::vector<MeasuringPlace>& pl
     MeasuringTask one_size = task;
     one_size.sizes = {units[unit]};
     Result<EngineMeasurements> part = MeasureEngines(at.device, one_size, at.limits);
-    // If a helper fails, its error is returned, so that another place measures the unit. If the
-    // first place cannot measure the unit, no place can, so the first place's error is kept.
+    // Place 0 is the kernel's own device; the other places are helpers. If a helper fails, its
+    // error is returned, so that another place measures the unit. If place 0 cannot measure the
+    // unit, no place can, so the error of place 0 is kept.
     if (!part.ok() && place != 0) return part.status();
     // An engine may fail on a helper only because the helper has less memory or is broken. So the
     // first place then measures the unit again.

@@ -35,9 +35,9 @@ struct OfflineRows {
   Platforms platforms;
 };
 
-// Returns the rows of `device` (empty: the only one) in the stores of `options`. If there are no
-// rows of `device`, the error names the devices that have rows, and `device_from`, which says where
-// the name `device` comes from.
+// Returns the rows of the device named `device` in the stores of `options`. If `device` is empty,
+// the stores must have rows of one device only. If they have no rows of the device, the error names
+// the devices that have rows, and `device_from`, which says where the device's name comes from.
 Result<OfflineRows> ReadOfflineRows(const Options& options, const std::string& device,
                                     const std::string& device_from = "--device");
 

@@ -139,8 +139,8 @@ class SolveTasks final : public LayerSystem {
     return setting_.blocks == BlocksAtOnce::kGrouped ? number : number % setting_.streams;
   }
   void BeginGraphs();
-  // Returns the phase of `level` that will run next. If a phase of another level is pending, runs
-  // that phase first.
+  // Returns the pending phase, so that the caller can add work for `level` to it. If the pending
+  // phase belongs to another level, runs it and begins a phase of `level`.
   Phase& PhaseOf(int level);
   void RunPhase();
   // Makes each share of level `to` wait for the states that it reads from shares of level `from`.

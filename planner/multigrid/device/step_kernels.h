@@ -139,7 +139,8 @@ class StepKernels {
   // Returns the numbers of `count` states, one for each place, with their descriptor.
   Result<TensorNumbers> StatesOf(int count, const States& states);
 
-  // Computes F(x) of all steps, in the lane's room. Returns the address of the results.
+  // Computes F(x) of all steps. Uses the lane's memory for intermediate results, in which the
+  // results are, too. Returns the address of the results.
   Result<Address> Transform(const Call& call);
   Status Convolve(const Call& call, size_t layer, Address x, Address y, bool with_relu);
   Status Scale(const Call& call, size_t layer, Address x, Address y);

@@ -155,8 +155,8 @@ cudnnStatus_t GraphPlans::Finalize(cudnnBackendDescriptor_t descriptor) {
     PlanState* const state = Decide(descriptor, *shadow);
     if (state == nullptr) return status;
     if (state->refused()) return CUDNN_STATUS_NOT_SUPPORTED;
-    // If the table is full, the plan stays unchanged. That is allowed, because nothing was promised
-    // for the plan yet.
+    // If the table is full, the plan runs unchanged, since nothing was promised for it yet. If it
+    // exceeds a strict limit, it is refused.
     if (!Enter(descriptor, *state)) {
       const PlanState* const beyond = LeaveUnremembered(descriptor, state->limit_bytes);
       if (beyond != nullptr) return CUDNN_STATUS_NOT_SUPPORTED;

@@ -81,8 +81,8 @@ std::optional<Promise> PiecesAsNamed(PiecesOfEngine pieces_of, const NamedReques
     if (better) best = std::move(pieces);
   }
   if (best) {
-    // The algorithm that the caller named is reported, although the pieces run another one, because
-    // the caller's own call may also run.
+    // Reports the algorithm that the caller named, although the pieces run another one: the
+    // caller's own call may run in place of the pieces.
     best->reported.engine = named.engine;
     best->reported.deterministic = request.deterministic;
   }

@@ -85,7 +85,8 @@ float FavourTiles(long long, long long) {
   static std::atomic<long> before = 0;
   const long run = hostgpuFaultCount("convolution");
   const long since = before.exchange(run);
-  // ConvolutionsRun() sets the count to 0, so `run` may be smaller than `since`.
+  // ConvolutionsRun() sets hostgpuFaultCount("convolution") to 0, so `run` may be smaller than
+  // `since`.
   return 100.0f / static_cast<float>(std::max(run >= since ? run - since : run, 1L));
 }
 

@@ -67,8 +67,8 @@ TEST(ImageScaler, AgreesWithHatFunctionsForAnySize) {
                         image[static_cast<size_t>(r * from.columns + c)] / 255.0;
           }
         }
-        // A pixel is at most 1 and has two weights. A weight has the error of a position, which is
-        // below 8 and the result of about 4 roundings.
+        // A pixel is at most 1, and two weights multiply it. A weight is as wrong as the position
+        // from which it is computed. A position is below 8, and is rounded about 4 times.
         const double tolerance = 2 * 4 * 8 * std::numeric_limits<double>::epsilon();
         EXPECT_NEAR(scaled[static_cast<size_t>(i * to.columns + j)], expected, tolerance)
             << to.rows << "x" << to.columns << " at " << i << ", " << j;

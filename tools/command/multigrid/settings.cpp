@@ -120,9 +120,9 @@ std::string MultigridSettings::MachineText() const {
 
 namespace {
 
-// Returns the coarse operator. Without --coarse it is kInject on the CPU, for --analyse, and if
-// there is no coarse level. Otherwise it is the one that MeasureOperator finds best for the longest
-// stage.
+// Returns the coarse operator: that of --coarse, if given. Otherwise, it is the one that
+// MeasureOperator finds best for the longest stage. But it is kInject if the solve runs on the CPU,
+// if --analyse is given, or if there is no coarse level or no stage.
 Result<multigrid::CoarseOperator> CoarseOf(const SolveSpec& spec, const Problem& problem,
                                            const MultigridSettings& settings) {
   if (spec.coarse) return *spec.coarse;

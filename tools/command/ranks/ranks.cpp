@@ -91,8 +91,8 @@ JobOutcome RunJob(const CLI::App& app, RankProgram& program, int ranks) {
   }
   RankJob job(FullName(app), std::move(*started), {signals, notes, input});
   job.Run();
-  // Dismisses the guard before it reaps the ranks. After Reap(), other processes could get the ids
-  // that the guard would kill.
+  // The guard must be dismissed before Reap(). After Reap(), other processes could get the ids that
+  // the guard would kill.
   guard.Dismiss();
   Reap(job.ranks());
   if (job.loss() != 0) {
