@@ -91,7 +91,7 @@ class MultigridRanks(MultigridTest):
         chosen = self.document(*NET, "--backend", "cudnn", "--host", "--devices", "2")
         self.assertEqual({"streams", "grouped"}, set(chosen["ways"]))
 
-    def ends(self, processes, seconds=60):
+    def ends(self, processes, seconds=240):
         """Waits for each process. Yields (exit code, stdout, stderr)."""
         for process in processes:
             output, errors = process.communicate(timeout=seconds)
