@@ -10,7 +10,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-constexpr int kCalls = 8;  // half of them while the network is learned
+constexpr int kCalls = 8;  // the tests end learning after five of them
 
 struct BudgetCase {
   const char* name;

@@ -344,8 +344,8 @@ TEST_F(WorkspaceBudgetTest, KernelsThatAreMetLaterRunInWhatIsLeftOneAfterTheOthe
   }
 }
 
-// The copy that is kept for a stream is not given to captures, to kernels that the file lacks, or
-// to a third stream, even if one of these comes first.
+// A copy that is kept for a stream is given neither to captures nor to kernels that the file lacks
+// nor to a third stream, even if they ask first.
 TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
   for (const size_t left : {size_t{0}, size_t{400}, size_t{1000}}) {
     SCOPED_TRACE(left);
