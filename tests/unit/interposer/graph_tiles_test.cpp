@@ -1,7 +1,7 @@
 // Tests execution plans of one image that exceed the limit, on the stand-in's real arithmetic.
 // Tiles that run the plan's own engine compute the same as the plan, also inside captures and with
 // fused operations. Faults of one kind of tile are found before a program is told of any tiles.
-// Plans with too many elements for fast engines run such engines in tiles.
+// Plans with too many elements for fast engines run fast engines in tiles.
 #include <gmock/gmock.h>
 
 #include <algorithm>
