@@ -212,8 +212,8 @@ TEST_F(ArenaTest, IsFreedWithTheLastHandle) {
   EXPECT_EQ(FreeBytes(), before);
 }
 
-// Two handles left the arena. Waited(first) reports a wait for the device that began before the
-// second handle left, so the second handle's work may still run.
+// Waited(first) reports a wait for the device that began before the second handle left the arena.
+// So the second handle's work may still run.
 TEST_F(ArenaTest, OnlyWhatWasLeftBeforeTheDeviceWasWaitedForIsFreed) {
   Arena arena(*cuda::GetDriver(), context, kLimit);
   arena.Fix();
@@ -260,7 +260,7 @@ TEST_F(ArenaTest, SizesThatRiseHaveTheWholeLimitInTheEnd) {
   const ArenaOwner owner = Owner(0, 1);
   for (size_t bytes = 100; bytes <= 3000; bytes += 100) {
     EXPECT_EQ(arena.Available(owner), 3000u);
-    // A call for which the arena has no segment yet runs without workspace.
+    // The first Take may fail. Once the device's work has ended, the second must succeed.
     for (int call = 0; call < 2 && arena.Take(owner, bytes, nullptr).data == nullptr; ++call) {
       EXPECT_EQ(call, 0) << bytes;
       EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);

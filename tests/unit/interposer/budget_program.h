@@ -19,7 +19,8 @@ inline Options Budget(size_t bytes) {
   return options;
 }
 
-// Algorithm 0 needs no workspace. Algorithm 1 is faster, in pairs of images.
+// The store says that algorithm 1 in pairs of images is faster than algorithm 0, which needs no
+// workspace.
 struct Shared : Program {
   explicit Shared(Operation of, size_t budget = kAmple) : Program(of, Budget(budget)) {
     EXPECT_GT(need, 0u);

@@ -151,7 +151,7 @@ class Caller {
   mutable tuning::TuningHandle handle_;
   cudnn::OwnedDescriptors descriptors_;
   Bytes contents_[3];
-  const cuda::MemoryPool memory_{*cuda::GetDriver()};  // without Create(): plain allocations
+  const cuda::MemoryPool memory_{*cuda::GetDriver()};  // without Create(): uses cuMemAlloc
   std::unique_ptr<cuda::DeviceBuffer> buffers_[3];
   cuda::DeviceBuffer workspace_{memory_, *cuda::GetDriver()};
   double scales_[2];

@@ -1,4 +1,5 @@
-// Tests whether engines confirm the configuration of a workspace plan. The engines are fakes.
+// Tests ConfirmConfiguration, which asks engines whether they support a workspace plan's
+// configuration. The engines are fakes.
 #include "interposer/pinned/confirm_configuration.h"
 
 #include <gmock/gmock.h>
@@ -72,8 +73,8 @@ TEST(ConfirmConfiguration, TilesOfNoGridAreNotFollowed) {
   EXPECT_THAT(Confirm({tiles}, engines).status.message(), HasSubstr("no grid's"));
 }
 
-// The grid has two kinds of tile, at the upper and at the lower edge. With padding they would be
-// padded on one side only, which the legacy API cannot do.
+// The grid has two kinds of tile, at the upper and at the lower edge. If the problem has padding,
+// each tile is padded on one side only, which the legacy API cannot do.
 TEST(ConfirmConfiguration, EveryKindOfTileIsAsked) {
   for (const int pad : {0, 1}) {
     const ConvolutionProblem problem = test::ProblemWith({.n = 1, .pad = {0, pad, pad}});

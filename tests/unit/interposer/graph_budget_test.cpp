@@ -10,7 +10,7 @@
 namespace ucudnn::interposer {
 namespace {
 
-constexpr int kCalls = 8;  // half of them while the network is learned
+constexpr int kCalls = 8;  // EndRecording, if a test calls it, follows the fifth
 
 struct BudgetCase {
   const char* name;

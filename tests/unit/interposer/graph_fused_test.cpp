@@ -134,7 +134,8 @@ Values Reference(const ConvolutionProblem& problem, const GraphOptions& options,
 
 class GraphFused : public ::testing::TestWithParam<FusedCase> {};
 
-// The store says that pieces of three images are fast; the last piece has the remaining images.
+// The store has short times for pieces of three images and of one image, so the pieces of the seven
+// images have 3, 3 and 1.
 TEST_P(GraphFused, UnevenPiecesGiveWhatTheWholeAndPlainLoopsGive) {
   const ConvolutionProblem problem = ProblemOf(GetParam());
   const GraphOptions& graph_options = GetParam().options;

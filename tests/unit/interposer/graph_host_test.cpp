@@ -36,9 +36,9 @@ struct CaseProgram : Program {
         plain_part(WithBatch(problem, kPart), of.options, real, {handle}),
         graph(problem, of.options, hooked, {handle}) {}
 
-  // Stores fast times for pieces of kPart images of `engine`, as compared or not. Returns false if
-  // the engine does not support the problem or the pieces, or if a piece needs more workspace than
-  // the undivided convolution.
+  // Stores short times for pieces of kPart images of `engine`. `compared` says whether the rows
+  // count as compared. Returns false if the engine does not support the problem or the pieces, or
+  // if a piece needs more workspace than the undivided convolution.
   bool StorePieces(int engine, bool compared) {
     const auto whole = plain.Plan(engine), piece = plain_part.Plan(engine);
     if (!whole || !piece) return false;
@@ -74,7 +74,8 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
   int plans = 0;
   for (int engine = 0; engine < kMostEngines; ++engine) {
     for (const int part : {0, 1, 2, 4}) {
-      // For part = 0, 1, 2 and 4 the limit is 0, the whole need, half of it and a quarter.
+      // For part = 0 the limit is 0. For part = 1, 2 and 4 it is the undivided plan's need divided
+      // by `part`.
       Program real{Options()};
       const test::Graph plain(problem, graph_options, real.real, {real.handle});
       const auto whole = plain.Plan(engine);
@@ -109,7 +110,7 @@ TEST_P(GraphHost, EveryPlanIsRightInsideTheLimit) {
       for (const auto& run : kernel["plan"]) {
         images += run["micro_batch"].get<int64_t>() * run["count"].get<int64_t>();
       }
-      // A tiled plan lists each image once for each of its tiles.
+      // The report on a tiled plan counts each image once for each of the image's tiles.
       const bool tiled = kernel["reason"].get<std::string>().find(" tiles") != std::string::npos;
       EXPECT_EQ(tiled ? images % problem.n : images, tiled ? 0 : problem.n) << kernel.dump(1);
     }
@@ -129,8 +130,8 @@ TEST_P(GraphHost, PiecesComputeWhatTheWholeDoes) {
     ASSERT_TRUE(program.plain_part.Plan(engine));
     const auto read = cudnn::ReadTemplate(program.real, whole->get());
     ASSERT_TRUE(read.ok()) << read.message();
-    // If an engine transforms its data and rounds them to bf16, this hides wrong results. ucudnn
-    // trusts no pieces of such an engine.
+    // An engine that transforms its data and rounds them to bf16 is too inexact to show whether its
+    // pieces are right. ucudnn trusts no pieces of such an engine.
     if (problem.type == DataType::kBfloat16 && read->numeric != NumericClass::kDirect) {
       continue;
     }
@@ -217,9 +218,9 @@ TEST_P(GraphHost, CheckedCallsGiveTheUndividedResult) {
     Options options = test::Planned();
     options.check = true;
     CaseProgram program(GetParam(), options, wrong ? SkipPieces : nullptr);
-    // Finds a direct engine, whose results are exact, and whose pieces fit the workspace of the
-    // undivided plan. The store says that the pieces were compared before, so only UCUDNN_CHECK can
-    // still find them wrong.
+    // Finds a direct engine whose pieces fit the workspace of its undivided plan. The results of
+    // direct engines are exact. The store says that the pieces were compared before, so only
+    // UCUDNN_CHECK can still find them wrong.
     std::optional<cudnn::BackendDescriptor> whole;
     int engine = -1;
     for (bool found = false; !found;) {
@@ -258,9 +259,9 @@ cudnnStatus_t CountExecution(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
   return test::StandInGraphs().cudnnBackendExecute(handle, plan, pack);
 }
 
-// Partials lie in the workspace, so the workspace must be aligned as the plan's tensors are
-// declared: 32 bytes here, the most that PyTorch declares. In a less aligned workspace a call runs
-// undivided; the next call in an aligned workspace is divided again.
+// Partial sums lie in the workspace, so the workspace must be aligned as the plan's tensors are
+// declared: here to 32 bytes, the most that PyTorch declares. In a less aligned workspace a call
+// runs undivided. The next call in an aligned workspace is divided again.
 TEST(GraphPartials, LieAsAlignedAsThePlanDeclares) {
   const ConvolutionProblem problem = Problem(Operation::kBackwardFilter, DataType::kHalf);
   GraphOptions graph_options;

@@ -128,7 +128,7 @@ TEST(GraphLimits, AnotherLimitHoldsForPlansMadeFromThenOn) {
   EXPECT_EQ(setting.Workspace(setting.PlanOfRank(0)), 0u);
   EXPECT_EQ(setting.Workspace(free), GraphSetting::kNeed);
   EXPECT_EQ(setting.Workspace(before), GraphSetting::kPartBytes);
-  // Under an earlier limit the earlier promise holds again.
+  // The first limit is set again, and its promise holds again.
   setting.interposer.limit().Set(GraphSetting::kPartBytes);
   EXPECT_EQ(setting.Workspace(setting.Plan()), GraphSetting::kPartBytes);
 }
@@ -209,7 +209,7 @@ struct Shapes {
   int64_t images = GraphSetting::kImages;
   bool dynamic = false, ragged = false;
 };
-// Makes the operation graph of a forward convolution, and the plan of its engine 38, as an
+// Makes the operation graph of a forward convolution and a plan of engine 38 for it, as an
 // application does.
 cudnnBackendDescriptor_t PlanOf(GraphSetting& setting, const Shapes& shapes,
                                 cudnnStatus_t& finalized) {

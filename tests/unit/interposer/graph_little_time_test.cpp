@@ -84,7 +84,7 @@ class PlanKnownInPart : public OnePlan {
   }
 
  private:
-  // Stores a time for `images`, whose results were never compared.
+  // Stores a time of kEngine for `images` images. The engine's results were never compared.
   void Know(int images, double time_ms) {
     const test::Graph graph(WithBatch(problem_, images), graph_options_, program_.real,
                             {program_.handle});

@@ -14,7 +14,7 @@ using test::kLearning;
 using test::kPart;
 using test::Shared;
 
-// One problem is used three times: by legacy calls, and by plans with two engines.
+// Legacy calls and plans of two engines use the same problem, and count as three kernels.
 TEST(GraphOwned, LegacyCallsAndPlansShareOneBudget) {
   for (const auto& [division, together] :
        {std::pair(WorkspaceDivision::kDisjoint, kPart + 2 * kPart),

@@ -89,14 +89,14 @@ class OwnEngineOnly : public OnePlan {
   }
   // Stores the time of the plan's own engine for `images`.
   void Measured(int images, double time_ms) { PartsMeasured(kEngine, time_ms, images); }
-  // Stores pieces as if another process had measured and compared them.
+  // Stores a time of pieces as if another process had measured and compared them.
   void PartsKnown() { PartsMeasured(kEngine, 1); }
   void Finalize() {
     plan_ = hooked_.Plan(kEngine);
     EXPECT_TRUE(plan_ && undivided_);
   }
-  // Returns whether the plan's engine claims that it can become a native CUDA graph. The answer
-  // comes from the notes of a plan that the interposer never saw finalized.
+  // Returns whether the notes of kEngine, as the interposer reports them, claim support for native
+  // CUDA graphs. They are the notes of a plan that the interposer never saw finalized.
   bool ClaimsNativeGraphs() {
     const auto plan = unseen_graph_.Plan(kEngine);
     if (!plan) return false;

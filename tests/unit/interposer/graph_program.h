@@ -133,7 +133,7 @@ class Operands {
             problem.w[2]);
     Add(test::kUidY, problem.type,
         size_t(problem.n) * problem.k * output[0] * output[1] * output[2]);
-    // A graph without an operand gets no pointer for it.
+    // Operands that the graph does not have get no memory.
     for (const auto& tensor : test::FusedTensors(problem, options)) {
       Add(tensor.uid, tensor.type, tensor.Elements());
     }
@@ -160,8 +160,8 @@ class Operands {
       const size_t element = ElementBytes(type);
       std::vector<std::byte> values(elements_[i] * element);
       for (size_t at = 0; at < elements_[i]; ++at) {
-        // Most gradients of the output are 0, so that 16-bit filter gradients hold their sums
-        // exactly.
+        // In 16-bit types most elements of y are 0, so that filter gradients, which sum products
+        // with y, are exact.
         const bool left_out = element == 2 && i == 2 && at % 37 != 0;
         const int value =
             left_out ? 0 : static_cast<int>((at * 7 + at / 11 + i + seed * 3) % 5) - 2;
@@ -308,8 +308,8 @@ inline ConvolutionProblem Problem(Operation operation, DataType type = DataType:
 }
 
 using Reads = test::FusedStep::Reads;
-// Scaled multiplies the result by a value for each channel; ScaledBiasRelu then adds another value
-// for each channel and applies a ReLU.
+// Scaled multiplies the result by one value per channel. ScaledBiasRelu then adds another value per
+// channel and applies a ReLU.
 inline GraphOptions Scaled() {
   GraphOptions options;
   options.steps = {{CUDNN_POINTWISE_MUL, Reads::kChannel, {}}};
@@ -490,7 +490,7 @@ class NativeGraphOf {
     static CUgraph graph = nullptr;
     return graph;
   }
-  // Calls `take` with the plan and a pack of `memory`.
+  // Calls `take` with the plan and a variant pack that points into `memory`.
   cudnnStatus_t With(OnePlan& subject, const Operands& memory,
                      decltype(cudnn::Functions::cudnnBackendExecute) take) const {
     TheGraph() = graph_;

@@ -1,5 +1,5 @@
-// Tests that a plan gets the promise that it got before: in another operation graph and in another
-// process, whatever was measured in between.
+// Tests that equal plans get the same promise: in another operation graph and in another process,
+// whatever was measured in between.
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -24,7 +24,7 @@ std::string OtherGraph(const GraphSetting& setting) {
   return json;
 }
 
-// Stores a measurement that leads to another plan, in twice the workspace.
+// Stores a time of pieces that are faster and need twice the workspace of the earlier ones.
 void MeasureMore(GraphSetting& setting) { setting.Measured("graph:38", 8, 0.1, kLimit); }
 
 TEST(GraphPromises, WithoutAPromiseWhatIsMeasuredDecides) {
@@ -95,8 +95,8 @@ TEST(GraphPromises, TheFirstToKeepOneWins) {
   EXPECT_THAT(Executions().calls, SizeIs(4));
 }
 
-// The pieces were built for this process's own promise. Then another process's smaller promise
-// prevailed, into which the pieces do not fit.
+// This process builds pieces before it finds that another process has promised less workspace. The
+// pieces do not fit the smaller promise.
 TEST(GraphPromises, NothingIsLeftOfThePlanWhosePromiseWasLost) {
   MemoryStore store;
   {

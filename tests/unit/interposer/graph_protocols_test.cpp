@@ -99,7 +99,7 @@ class GraphProtocols : public ::testing::TestWithParam<Operation> {
   }
 
   const ConvolutionProblem problem_;
-  size_t limit_ = 0;  // half of the largest need
+  size_t limit_ = 0;  // half of the largest need of an undivided plan
   Values expected_;
 };
 
@@ -114,7 +114,7 @@ TEST_P(GraphProtocols, PyTorchBenchmarkTimesAllPlans) {
     const size_t bytes = *cudnn::PlanWorkspace(program.hooked, plan->get());
     plans.emplace_back(bytes, std::move(*plan));
   }
-  // PyTorch drops plans that its allocator has no memory for, the largest first.
+  // PyTorch drops the plans for whose workspace it has no memory: here those above limit_.
   std::erase_if(plans, [&](const auto& plan) { return plan.first > limit_; });
   ASSERT_FALSE(plans.empty());
   for (int round = 0; round < 2; ++round) {
@@ -219,7 +219,8 @@ TEST_P(GraphProtocols, XlaBuildsAPlanAgainFromItsEngineAndKnobs) {
     const auto plan = graph.Plan(serialised.engine, serialised.knobs);
     ASSERT_TRUE(plan);
     const size_t bytes = ExpectKept(next, plan->get());
-    // A promise within the limit is given again. A promise above the limit may only become smaller.
+    // If the first program reported a workspace within the limit, the next program reports the same
+    // workspace. A workspace above the limit may become smaller.
     const bool promised = serialised.workspace_bytes <= *options.workspace_limit;
     if (promised) {
       EXPECT_EQ(bytes, serialised.workspace_bytes) << "engine " << serialised.engine;

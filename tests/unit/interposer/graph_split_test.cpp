@@ -159,7 +159,8 @@ void TakeEveryGraph(cudnn::Functions& functions) {
   functions.cudnnBackendExecute = [](auto, auto, auto) { return CUDNN_STATUS_SUCCESS; };
 }
 
-// A plan whose operations have only a type, and the mode of a norm or of a pointwise operation.
+// A plan of operations without tensors. Of each operation only the type is set and, for norms and
+// pointwise operations, the mode.
 class NamedPlan {
  public:
   struct Operation {

@@ -55,7 +55,7 @@ TEST(AddressTable, IsFullAtHalf) {
 }
 
 TEST(VariantPacks, AreFoundByTheirOwnThreadAndByOthers) {
-  constexpr int kPacks = 100;  // more than one block
+  constexpr int kPacks = 100;  // more than one block of a thread holds
   for (int i = 1; i <= kPacks; ++i) {
     ASSERT_TRUE(OpenPack(At(i * 64)));
     void* const workspace = At(i);
@@ -247,7 +247,7 @@ TEST_F(Shadows, AListKnowsWhichOfItsConfigurationsAreLeft) {
     EXPECT_EQ(lent.all(), (std::vector{first, second}));
     {
       const LentConfigurations also(shadows_, functions, *list);
-      // The application destroys a configuration that is in use.
+      // The application destroys `first`, which the lists `lent` and `also` still use.
       shadows_.OnDestroy(first);
       EXPECT_TRUE(shadows_.DestroyLater(first));
     }
@@ -256,7 +256,7 @@ TEST_F(Shadows, AListKnowsWhichOfItsConfigurationsAreLeft) {
   }
   EXPECT_EQ(destroyed, std::vector{first});
   EXPECT_FALSE(shadows_.DestroyLater(second));
-  // Another descriptor at the same address is not in the list.
+  // A new descriptor at the address of `first` is not in the list.
   shadows_.OnCreate(first, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
   EXPECT_EQ(LentConfigurations(shadows_, functions, *list).all(), std::vector{second});
   EXPECT_EQ(destroyed, std::vector{first});

@@ -13,7 +13,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// The plans that run now, and whether one of them ran on two threads at once.
+// The plans that run now, the number of executions, and whether a plan ran on two threads at once.
+// If `pieces_fail`, pieces return an error.
 struct Watch {
   std::mutex mutex;
   std::set<cudnnBackendDescriptor_t> running;
@@ -44,9 +45,9 @@ cudnnStatus_t ExecuteWatched(cudnnHandle_t handle, cudnnBackendDescriptor_t plan
   return status;
 }
 
-// Executes `subject`'s plan on two threads with a handle each. The second thread has an equal plan
-// of its own, as in PyTorch, or, if `shares_plan`, the same plan. Expects right results, and that
-// the plans which ucudnn built for both threads run on one thread at a time.
+// Executes `subject`'s plan on two threads with a handle each. If `shares_plan`, both threads run
+// the same plan. Otherwise the second thread has an equal plan of its own, as in PyTorch. Expects
+// right results, and that each plan of the library, such as a piece, runs on one thread at a time.
 void ExpectThreadsApart(OnePlan& subject, const ConvolutionProblem& problem,
                         bool shares_plan = false) {
   Program& program = subject.program();

@@ -97,8 +97,8 @@ TEST(GraphTileFaults, OfTilesThatNothingReplacesAreReturned) {
   }
 }
 
-// If the first tile fails, the undivided plan can still run. A later tile fails after the first one
-// has overwritten the residual, which lies in the output.
+// If the first tile fails, the undivided plan can still run. When a later tile fails, the first
+// tile has already overwritten the residual, which lies in the output, so the error is returned.
 TEST(GraphTileFaults, AreReturnedOnceTheResidualIsOverwritten) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const Options options = Measuring(NeedOf(problem, Fused(true)) / 3);

@@ -1,7 +1,7 @@
 // Tests execution plans of one image that exceed the limit, on the stand-in's real arithmetic.
 // Tiles that run the plan's own engine compute the same as the plan, also inside captures and with
 // fused operations. Faults of one kind of tile are found before a program is told of any tiles.
-// Plans with too many elements for fast engines run such engines in tiles.
+// Plans with too many elements for fast engines run fast engines in tiles.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -77,7 +77,7 @@ TEST(GraphTiles, RunWithinOneBudget) {
   }
 }
 
-// Returns the number of plans of tiles that were finalized.
+// Counts the plans of tiles that CountTiles finalized.
 int& TilesFinalized() {
   static int finalized = 0;
   return finalized;
@@ -100,7 +100,7 @@ TEST(GraphTiles, AreNotBuiltAgainWhereADivisionLeavesThemAsTheyWere) {
   ASSERT_GT(plan.Pieces(), 1);
   EXPECT_GT(TilesFinalized(), 0);
   TilesFinalized() = 0;
-  plan.TheBudget().Stop();  // decisions are taken anew
+  plan.TheBudget().Stop();  // increases epoch(), so decisions are made anew
   plan.ExpectRight();
   EXPECT_GT(plan.Pieces(), 1);
   EXPECT_EQ(TilesFinalized(), 0);
@@ -202,8 +202,8 @@ TEST(GraphTiles, GainTimeWhereThePolicyLooksEverywhere) {
   EXPECT_EQ(kernels(), 0u) << "nothing could change it";
 }
 
-// Delays tiles that are views of the whole image (their channel stride is the image's, 64 x 64),
-// but not the slack twins on which engines are measured.
+// Delays tiles that are views of the whole image: their channel stride is the image's, 64 x 64.
+// Does not delay the slightly larger copies of tiles (SlackTwin) on which engines are measured.
 cudnnStatus_t ExecuteTilesInPlaceSlowly(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
                                         cudnnBackendDescriptor_t pack) {
   const auto read = cudnn::ReadTemplate(test::StandInGraphs(), plan);
@@ -284,7 +284,7 @@ TEST(GraphTiles, WhatWasPromisedIsPromisedWithoutThemToo) {
   EXPECT_EQ(plan.Pieces(), 1);
 }
 
-// The second process uses the measured grids and keeps the promise of the first one.
+// The second process uses the grids that the first process measured, and keeps its promise.
 TEST(GraphTiles, AnotherProcessFindsThemInTheStore) {
   const ConvolutionProblem problem = Image(Operation::kForward);
   const Options options = Measuring(NeedOf(problem) / 3);

@@ -187,8 +187,8 @@ INSTANTIATE_TEST_SUITE_P(Graphs, GraphWorkspacePlan,
 
 constexpr PlanCase kForward = {"forward", Operation::kForward};
 
-// The first plan of a heuristics list may change its engine. The program chose the other plans
-// itself.
+// Only the first plan of a heuristics list may change its engine. If a program runs another plan of
+// the list, the program chose that plan's engine.
 TEST(GraphPlanFileOfAList, OnlyTheFirstPlanTakesTheFilesEngine) {
   const std::vector<std::string> list = [] {
     Program program{Options()};
@@ -245,7 +245,7 @@ TEST(GraphPlanFileOfWrongPieces, IsComparedBeforeItRuns) {
   }
 }
 
-// If a plan needs no workspace undivided, another engine's micro-batches save it nothing.
+// A plan that needs no workspace undivided would gain nothing from another engine's micro-batches.
 TEST(GraphPlanFileOfNoUse, LeavesAPlanWholeThatNeedsNoLessInPieces) {
   int engine = -1;
   std::optional<Pieces> pieces;

@@ -82,7 +82,7 @@ TEST(Interposer, AFailedPieceBarsThePlan) {
   PlannedSetting setting = Divided();
   ThisRecording().fail_at = 2;
   EXPECT_EQ(setting.interposer.legacy().Convolve(setting.Call()), CUDNN_STATUS_SUCCESS);
-  EXPECT_THAT(ThisRecording().calls, SizeIs(4));  // three pieces, then the whole
+  EXPECT_THAT(ThisRecording().calls, SizeIs(4));  // three pieces, then the undivided call
   ASSERT_THAT(setting.Run(setting.Call()), SizeIs(1));
   EXPECT_EQ(ThisRecording().calls[0].images, PlannedSetting::kImages);
   EXPECT_THAT(setting.Report()["fallbacks"], SizeIs(1));

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using Progress = KernelSequence::Progress;
 
-// Returns the run of a kernel that is the only kernel of its problem.
+// Returns a run of `kernel`, which is the only kernel of its problem.
 KernelRun Only(int kernel) { return {kernel, kernel}; }
 
 // Runs the kernels named by the letters of `calls` on one lane. Returns the number of calls after
@@ -32,11 +32,11 @@ TEST(KernelSequence, IsKnownAtItsFirstWholeRepeat) {
            {"abacabac", 8},        // kernel a runs twice in an iteration
            {"abbcabbc", 8},        // kernel b runs twice in a row
            {"aabcaabc", 8},        // kernel a runs twice at the beginning
-           {"abababcabababc", 4},  // "abab" is a whole repeat, so c comes too late
+           {"abababcabababc", 4},  // "abab" counts as a repeat before c runs
            {"abcdefgabcdefg", 14},
            {"aababa", 6},         // the repeat, "baba", does not begin with the first kernel
            {"aabbccabcabc", 11},  // each kernel was timed twice before the loop
-           {"waabbabab", 0},      // no repeat, since what ran first is missing
+           {"waabbabab", 0},      // no repeat contains w, which ran first
            {"aaaaaaaaaaaa", 0}}) {
     SCOPED_TRACE(calls);
     KernelSequence sequence;

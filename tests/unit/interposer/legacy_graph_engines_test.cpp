@@ -228,7 +228,8 @@ TEST(LegacyGraphEngines, FoundWrongAreNeverUsed) {
   }
 }
 
-// Two plans are compared: one that replaces the gradient, and one that adds to it.
+// The engine has two plans, one that replaces the gradient and one that adds to it. Both are
+// compared with the undivided algorithm.
 TEST(LegacyGraphEngines, ThatDoNotAddAreNeverUsed) {
   GraphProgram program(Operation::kBackwardFilter, false);
   idle_at = 2;  // the plan that adds, compared after the one that replaces

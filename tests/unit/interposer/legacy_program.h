@@ -75,7 +75,7 @@ class Program {
     EXPECT_EQ(cuMemFree(workspace_), CUDA_SUCCESS);
   }
 
-  // Stores a time of `algorithm` for `images` images. The results were never verified.
+  // Stores a time of `algorithm` for `images` images, whose results were never compared.
   void Store(int algorithm, int images, double time_ms) {
     StoreRow(
         {{"legacy:" + std::to_string(algorithm), images, time_ms, Need(algorithm, images), true},
@@ -104,8 +104,8 @@ class Program {
     return store.Read(Problem(operation_), test::PlatformOf(functions))->rows;
   }
 
-  // The functions below return what the interposer answers to a program's questions about its
-  // convolution.
+  // WorkspaceOf, Found and Gotten return what the interposer answers to a program's questions about
+  // its convolution.
   size_t WorkspaceOf(int algorithm) {
     size_t bytes = 0;
     EXPECT_EQ(
@@ -164,7 +164,7 @@ class Program {
         },
         0, 0);
   }
-  // Returns the calls that wrote the caller's own output.
+  // Returns the calls of TheCalls() that wrote into the caller's output.
   std::vector<Seen> OnCallersData() {
     const auto begin = reinterpret_cast<const char*>(buffers_[Written()]);
     std::vector<Seen> seen;

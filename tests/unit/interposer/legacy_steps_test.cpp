@@ -1,4 +1,4 @@
-// Tests how LegacyAnswers answers the question planning::Build if an engine is unknown.
+// Tests how LegacyAnswers answers planning::Build if no engine has the name in the question.
 #include "interposer/legacy/legacy_kernel.h"
 
 #include "legacy_program.h"

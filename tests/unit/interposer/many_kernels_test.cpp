@@ -117,7 +117,7 @@ TEST(ManyKernels, BeyondTheLastRememberedPlansOfTheGraphApiRunAsTheyAre) {
   EXPECT_EQ(Executed(setting, late), 1u);
   test::ExpectUndivided(38);
   EXPECT_THAT(Fallbacks(setting.interposer.report()), HasSubstr("too many different kernels"));
-  // Without the limit on kernels the plan is divided.
+  // An interposer without set_most_kernels divides the same plan.
   GraphSetting unbounded;
   EXPECT_EQ(Executed(unbounded, unbounded.Plan()),
             size_t{GraphSetting::kImages / GraphSetting::kPart});

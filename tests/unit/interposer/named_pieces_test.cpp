@@ -273,8 +273,8 @@ TEST(NamedPieces, WhatAnIdentityActivationKeepsInsideTheLimitIsNoFallback) {
   EXPECT_EQ(program.Fallbacks(), "[]");
 }
 
-// At most a fourth of a total workspace may be assured. A fourth of this total is enough for pairs
-// of images, but not for all images.
+// If any pieces fit a fourth of the total workspace, at most a fourth is assured. Here pairs of
+// images fit a fourth, but all images do not.
 size_t Total() { return 4 * NeedOfPairs(); }
 
 std::set<const void*> Workspaces() {

@@ -17,8 +17,8 @@
 namespace ucudnn::interposer {
 namespace {
 
-// Returns the content of a file of BEFORE_TILES, with the platform of these tests in place of the
-// file's own.
+// Returns the content of a file in the folder BEFORE_TILES. The platform of these tests replaces
+// the file's own platform.
 std::string Content(const std::string& name) {
   std::ostringstream content;
   content << std::ifstream(BEFORE_TILES "/" + name).rdbuf();

@@ -232,7 +232,7 @@ TEST(TotalWorkspace, WhatItsDivisionLeavesAsItWasIsNotBuiltAgain) {
     const CallKey key = {Problem(operation)};
     const CallState* const before = session->Find(key);
     ASSERT_NE(before, nullptr);
-    program.TheBudget().Stop();  // decisions are taken anew
+    program.TheBudget().Stop();  // increases epoch(), so decisions are made anew
     program.Ran();
     const CallState* const after = session->Find(key);
     EXPECT_NE(after, before);

@@ -1,5 +1,5 @@
-// Tests that a planned call allocates nothing. The test is a program of its own because it replaces
-// malloc.
+// Tests that a planned call allocates nothing. This test is in a separate program, in which malloc
+// is replaced.
 #include <gtest/gtest.h>
 
 #include "convolution/partial_sums.h"

@@ -179,8 +179,8 @@ TEST(Report, ADecisionTakenAnewTakesOverTheCalls) {
   EXPECT_EQ(kernels()[0]["reason"], "a faster engine that fits");
   first->calls = 1;  // counted by another thread, which still uses the old decision
   EXPECT_EQ(kernels().size(), 2u);
-  // The next decision equals the first one. The first one's record still exists, and takes over the
-  // calls.
+  // The next decision equals the first one, so it continues the first one's record, which takes
+  // over the calls.
   EXPECT_EQ(report.Record(DividedRecord(), second, fresh), first);
   EXPECT_FALSE(fresh);
   EXPECT_EQ(first->calls, 6);

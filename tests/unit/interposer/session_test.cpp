@@ -205,7 +205,7 @@ TEST(Session, AReplacedDecisionStaysValid) {
   CallState* const first = session.Keep({}, AsAsked());
   CallState* const second = session.Keep({}, AsAsked());
   EXPECT_EQ(session.Find({}), second);
-  first->ran = true;  // a call on another thread may still hold it
+  first->ran = true;  // a call on another thread may still use `first`
   EXPECT_FALSE(second->ran);
 }
 

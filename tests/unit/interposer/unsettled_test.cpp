@@ -87,7 +87,7 @@ TEST(Unsettled, PiecesThatNothingReplacesDoNotRunBeforeTheyAreCompared) {
   kernel.Know({{{"legacy:0", 16, 2, kNeed, true}, 5, false},
                {{"legacy:0", 4, 1, PlannedSetting::kPieceBytes, true}, 5, false}});
   cudnn::ConvolutionCall call = kernel.Call(kNeed);
-  call.x = reinterpret_cast<void*>(0x10000008);  // misaligned, so only algorithm 0 takes it
+  call.x = reinterpret_cast<void*>(0x10000008);  // misaligned, so only algorithm 0 accepts it
   ExpectUndividedInItsNeed(setting.Run(call));
 }
 
@@ -103,7 +103,7 @@ TEST(Unsettled, AFailedKernelRunsNoPiecesThatWereNotCompared) {
   ThisRecording().fail_at = 1;
   EXPECT_EQ(setting.interposer.legacy().Convolve(call), CUDNN_STATUS_SUCCESS);
   ASSERT_THAT(ThisRecording().calls, SizeIs(3)) << "two pieces and what takes their place";
-  call.x = reinterpret_cast<void*>(0x10000008);  // misaligned, so only algorithm 0 takes it
+  call.x = reinterpret_cast<void*>(0x10000008);  // misaligned, so only algorithm 0 accepts it
   ExpectUndividedInItsNeed(setting.Run(call));
 }
 

@@ -211,8 +211,8 @@ TEST_F(WorkspaceBudgetTest, SegmentsAreSharedWhereOrderIsDeclaredAndNowhereElse)
     }
     ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     Learn(calls, bytes);
-    // Where lanes share a kernel, a segment for each kernel may be the faster division. Where each
-    // lane has its own kernels, it never is.
+    // If lanes have a kernel in common, one segment per kernel (`own`) may be faster than one
+    // segment per lane. If each lane has its own kernels, it never is.
     const bool own = budget->SlotOwner({}, 0).kernel == 0;
     const bool in_common = std::any_of(calls.begin(), calls.end(), [&](const Call& one) {
       return std::any_of(calls.begin(), calls.end(), [&](const Call& other) {
@@ -344,8 +344,8 @@ TEST_F(WorkspaceBudgetTest, KernelsThatAreMetLaterRunInWhatIsLeftOneAfterTheOthe
   }
 }
 
-// The copy that is kept for a stream is not given to captures, to kernels that the file lacks, or
-// to a third stream, even if one of these comes first.
+// A copy that is kept for a stream is given neither to captures nor to kernels that the file lacks
+// nor to a third stream, even if they ask first.
 TEST_F(WorkspaceBudgetTest, CopiesOfAFilesSegmentAreKeptForTheirStreams) {
   for (const size_t left : {size_t{0}, size_t{400}, size_t{1000}}) {
     SCOPED_TRACE(left);

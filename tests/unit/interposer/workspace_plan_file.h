@@ -14,8 +14,8 @@
 
 namespace ucudnn::test {
 
-// The division of a kernel in a workspace plan: the API and the engine of its micro-batches, the
-// images of each, and their workspace in bytes.
+// The division of a kernel in a workspace plan: the API and the engine of its micro-batches, and
+// the number of images and the bytes of workspace of each micro-batch.
 struct PinnedPieces {
   const char* api = "legacy";
   std::string engine = "legacy:1";

@@ -28,8 +28,8 @@ nlohmann::json PlanFile(Operation operation, size_t bytes) {
 size_t NeedOfPairs(Operation operation) { return Program(operation, Options{}).Need(1, 2); }
 
 // A program that follows `file`. If `compared`, the store says that the pieces were compared and
-// are slow, so that only the file divides. Algorithm 0 is deterministic in forward only, and so is
-// its stored row.
+// are slow, so that only the file divides. The stored row of algorithm 0 is deterministic only if
+// `operation` is kForward, as the algorithm is.
 struct Follower : Program {
   Follower(Operation operation, const nlohmann::json& file, bool compared = true,
            cudnn::Functions functions = WrongStandIn())
