@@ -603,7 +603,8 @@ TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
   }
 }
 
-// A long queue of calls is no fault as long as the calls end one after the other.
+// Rank 1's device begins each of three calls 1 s late, so it begins the last call after the timeout
+// of 2 s. This is no fault, because no single call is that late.
 TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   RankJob job({.timeout = milliseconds(2000)});
   const SplitLayer layer(Operation::kForward, 4, 4);

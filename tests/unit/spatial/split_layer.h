@@ -82,7 +82,7 @@ struct OwnHandle {
   OwnHandle& operator=(const OwnHandle&) = delete;
 };
 
-// Returns the part of an operation's whole output that the rank with `stripe` has.
+// Returns the part of `output`, an undivided call's result, that the rank with `stripe` must have.
 inline HostTensor PartOf(const HostTensor& output, Operation operation, const Stripe& stripe) {
   if (operation == Operation::kBackwardFilter) return output;
   return output.Box(operation == Operation::kForward ? stripe.windows : stripe.elements);
@@ -245,7 +245,7 @@ class CountingChannel : public transport::Channel {
   Traffic& traffic_;
 };
 
-// A channel over which nothing comes, as if the other ranks died after their calls.
+// A channel whose Exchange transfers nothing, as if the other ranks died after their calls.
 class SilentChannel : public CountingChannel {
  public:
   using CountingChannel::CountingChannel;

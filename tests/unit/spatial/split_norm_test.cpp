@@ -1,4 +1,4 @@
-// Tests batch normalisation that is cut over the ranks of a job, against the undivided library.
+// Tests batch normalisation that is cut over the ranks of a job, against undivided calls.
 #include "tests/unit/spatial/norm_bounds.h"
 
 namespace ucudnn::test {

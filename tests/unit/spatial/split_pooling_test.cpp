@@ -1,4 +1,4 @@
-// Tests poolings that are cut over the ranks of a job, against the undivided library.
+// Tests poolings that are cut over the ranks of a job, against undivided calls.
 #include <array>
 #include <numeric>
 
