@@ -87,8 +87,8 @@ inline void ExpectNear(const HostTensor& one, const HostTensor& other, double bo
   }
 }
 
-// Expects that `numbers` are the same bits on all ranks, and differ from the numbers of `whole` by
-// at most `bound`.
+// Expects that `numbers` have the same values on all ranks, and differ from those of `whole` by at
+// most `bound`.
 inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult& whole,
                          HostTensor NormResult::*numbers, double bound, const char* what) {
   for (const NormResult& rank : ranks) {
