@@ -101,7 +101,7 @@ struct DeviceMemory {
   void* data = nullptr;
 };
 
-// Holds each stream that it is launched on until Open() is called, at the latest by the destructor.
+// Holds each stream that it is launched on until Open() or the destructor is called.
 class Gate {
  public:
   ~Gate() { Open(); }

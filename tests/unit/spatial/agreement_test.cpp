@@ -305,7 +305,8 @@ TEST(Records, HostileRecordsAreRefused) {
 TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);
-  // Only the first record names another thread than rank 1's record of that call.
+  // Rank 0's record of call 1 names another thread than rank 1's record of this call. All later
+  // records of the two ranks agree.
   for (uint64_t call = 1; call <= most; ++call) {
     CallRecord record = RecordOf(call);
     record.thread = call == 1 ? 5 : 0;
@@ -319,7 +320,8 @@ TEST(Records, AreKeptForAsManyCallsAsARankMayBeAhead) {
   EXPECT_EQ(records.ahead(), 0U);
 }
 
-// A program whose extents change with every call needs no more memory than another program.
+// A program whose extents change with every call needs no more memory than a program whose extents
+// stay the same.
 TEST(Records, ExtentsAreKeptNoLongerThanTheirCalls) {
   const uint64_t most = CallRecords::MostAhead(2);
   CallRecords records(0, 2);

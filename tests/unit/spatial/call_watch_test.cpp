@@ -1,4 +1,5 @@
-// Tests which rank a series of calls waits for, and for how long. The test itself sets the time.
+// Tests which rank or device CallWatch waits for, and when it warns and gives up. The test itself
+// sets the time.
 #include "spatial/rank_watch.h"
 
 #include <gtest/gtest.h>

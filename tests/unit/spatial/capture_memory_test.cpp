@@ -17,7 +17,7 @@ class CaptureMemoryTest : public DeviceTest {
     EXPECT_TRUE(outside.Create(context).ok());
     EXPECT_TRUE(origin.Create().ok());
   }
-  // Captures a call that needs `bytes`. Returns the capture's resources and its graph.
+  // Captures a call that needs a buffer of `bytes`. Returns the capture's resources and its graph.
   std::pair<Result<spatial::ExchangeResources*>, CUgraph> Capture(size_t bytes) {
     EXPECT_EQ(cuStreamBeginCapture(origin.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
               CUDA_SUCCESS);

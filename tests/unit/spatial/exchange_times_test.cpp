@@ -120,7 +120,8 @@ TEST_F(ExchangeTimesTest, CallsWithoutAFreeEventAreNotTimed) {
   EXPECT_EQ(Read(2).step.calls.size(), ExchangeTimes::kEvents / (2 * kSpans));
   Call(0, static_cast<int>(ExchangeTimes::kMostSpans) + 1);
   Steps(static_cast<int>(ExchangeTimes::kPeriod) - 2, 1);
-  // The first of these two calls has too many spans.
+  // The first of these two calls is the next timed step, but has too many spans to be counted. The
+  // second call is in a step that is not timed.
   Call(0, static_cast<int>(ExchangeTimes::kMostSpans) + 1);
   Call(0);
   EXPECT_EQ(Read(2).kernels[0].times.calls, 1u);

@@ -1,4 +1,4 @@
-// Tests the agreement of a rank that is alone in its job. The library refuses the rank's own call.
+// Tests KernelAgreement in a job of one rank. The library refuses the rank's own call.
 #include "spatial/kernel_agreement.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ class KernelAgreementTest : public DeviceTest {
   KernelAgreementTest() {
     settings.most_buffer_bytes = [] { return size_t{1} << 20; };
     own.beta = cudnn::ZeroOf(problem.type);
-    call.declared.is_replicated = true;  // nothing reads the input
+    call.declared.is_replicated = true;  // so that the null input is not hashed
   }
   spatial::KernelAgreement::Found Agree(uint64_t sequence) {
     GivenCall local([this](const cudnn::ConvolutionCall&) {

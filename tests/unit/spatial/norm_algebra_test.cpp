@@ -149,8 +149,8 @@ TEST_F(NormAlgebra, ConstantChannelsGiveTheBias) {
   });
 }
 
-// Each channel has sixteen elements, and the elements of each slice are a power of two. So fp32
-// holds every result exactly.
+// Each channel has 16 elements, of which a slice has 2, 4 or 8. All of these counts are powers of
+// two, so fp32 holds every result exactly.
 TEST_F(NormAlgebra, GradientOfWholeNumbersIsExact) {
   std::mt19937 random(3);
   for (const DataType type : {DataType::kFloat, DataType::kDouble}) {

@@ -34,13 +34,14 @@ struct NormBounds {
     const double x = Largest(of.x), i = Largest(inverses), scale = Largest(of.scale);
     const double alpha = std::abs(of.alpha), beta = std::abs(of.beta);
 
-    // The error of a slice's mean, and of the whole tensor's mean, is at most `one`. Differences of
-    // means are at most 2 x. Their weighted sum has a product and a sum for each slice.
+    // The error of a slice's mean, and of the whole tensor's mean, is at most `one`. Slices' means
+    // are added relative to the first slice's mean, from which they differ by at most 2 x. This
+    // weighted sum of differences has one product and one addition for each slice.
     const double one = (1 + n) * u * x;
     const double shift = 2 * one + (2 * slices + 6) * u * x;
     mean = 2 * one + shift + u * x;
-    // Deviations of means are at most 2 x. Biased variances are at most x^2; they are sums of
-    // squares, each of which is at most 4 x^2.
+    // The mean of a slice deviates from the mean of the whole tensor by at most 2 x. A biased
+    // variance is at most x^2. It is the mean of squares, each of which is at most 4 x^2.
     const double deviation = 2 * one + shift + 4 * u * x;
     const double own_variance = (n + 7) * 4 * u * x * x;
     variance = 5 * x * deviation + (12 + 10 * slices) * u * x * x + 2 * own_variance;
@@ -70,8 +71,8 @@ struct NormBounds {
     dx = (slices + 10 + 2 * n) * 2 * u * terms + 8 * u * (3 * terms + before) +
          4 * t * (terms + before);
     if (of.is_saved) return;
-    // If no statistics are saved, the gradient computes them again. Their errors move normalised
-    // numbers and stretch dx.
+    // If no statistics are saved, the gradient computes them again. Errors of these statistics
+    // change normalised numbers by up to `moved`, and dx by up to the factor 1 + `stretched`.
     const double moved = mean * i + 2 * x * inverse, stretched = inverse / i;
     dscale += sums * moved;
     dx += terms * stretched + alpha * scale * i * slope * 3 * normal * moved;
@@ -86,8 +87,8 @@ inline void ExpectNear(const HostTensor& one, const HostTensor& other, double bo
   }
 }
 
-// Expects that `numbers` are the same bits on all ranks, and differ from the numbers of `whole` by
-// at most `bound`.
+// Expects that `numbers` have the same values on all ranks, and differ from those of `whole` by at
+// most `bound`.
 inline void ExpectShared(const std::vector<NormResult>& ranks, const NormResult& whole,
                          HostTensor NormResult::*numbers, double bound, const char* what) {
   for (const NormResult& rank : ranks) {

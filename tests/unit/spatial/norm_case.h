@@ -317,7 +317,8 @@ class NormJob {
     }
   }
   // Copies each rank's message to all ranks: statistics if `is_statistics`, otherwise sums of
-  // gradients. Makes the unbiased variance of a slice of one element NaN, like a division by 0.
+  // gradients. If a slice has one element per channel, sets its unbiased variances to NaN, as a
+  // division by 0 would.
   void Exchange(bool is_statistics) {
     EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
     const std::vector<int64_t> counts = whole_.Counts();

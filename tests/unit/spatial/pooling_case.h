@@ -70,8 +70,8 @@ struct PoolingResult {
 
 using RunPooling = std::function<cudnnStatus_t(const cudnn::ConvolutionCall&, spatial::LocalCall&)>;
 
-// Makes the call of `run` with `handle` on the part of `whole` that `stripe` has, and waits for the
-// handle's stream.
+// Prepares a call on `handle` for the part of `whole` that `stripe` has. Lets `run` make the call,
+// waits for the handle's stream and returns the result.
 inline PoolingResult RunPart(const WholePooling& whole, const Stripe& stripe, cudnnHandle_t handle,
                              const RunPooling& run) {
   const ConvolutionProblem& p = stripe.problem;

@@ -18,7 +18,7 @@ inline void SetType(ConvolutionProblem& problem, DataType type) {
   problem.compute = type == DataType::kDouble ? type : DataType::kFloat;
 }
 
-// Returns the grid of one of the groups. Each group has images of its own.
+// Returns the grid of a single group. (The `n` groups of `grid` have different images.)
 inline SpatialGrid OfOneGroup(SpatialGrid grid) {
   grid.n = 1;
   return grid;

@@ -156,10 +156,10 @@ RankJob::RankJob(const JobOptions& options) : options_(options) {
   for (int rank = 0; rank < size(); ++rank) {
     ranks_.push_back(std::make_unique<RankState>());
     ranks_.back()->rank = rank;
-    // Ranks that exchange by NCCL, or as processes do, have a device each. On a common device two
-    // ranks could wait for each other for ever: a rank that waits for the device, for example to
-    // free memory, also waits for work of the other rank, and this work may wait for the first
-    // rank.
+    // Ranks that exchange by NCCL, or as processes do, have a device each, because two ranks on one
+    // device could wait for each other for ever. A rank that waits for its device, for example to
+    // free memory, would also wait for the other rank's work on that device. This work may in turn
+    // wait for a message of the first rank.
     if (options.transport == Transport::kNccl || options.exchanges_as_processes) {
       ranks_.back()->device = rank;
     }

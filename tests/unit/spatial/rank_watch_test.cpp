@@ -1,4 +1,4 @@
-// Tests when a watch makes the ranks fail, and what it posts and compares when its rank ends.
+// Tests when RankWatch makes the job fail, and what it posts and compares when its rank leaves.
 #include "spatial/rank_watch.h"
 
 #include <gtest/gtest.h>

@@ -27,7 +27,8 @@ void ExpectExact(RankJob& job, const WholeCase& whole, const std::vector<Stripe>
   }
 }
 
-// Returns random extents of parts: 1 to 4 times the stride along axes that the grid cuts.
+// Returns the extents of parts: along axes that the grid cuts, randomly 1 to 4 times the stride;
+// along other axes, the problem's extent.
 AxisExtents RandomExtents(const SpatialGrid& grid, const ConvolutionProblem& problem,
                           std::mt19937& random) {
   AxisExtents extents;
@@ -70,15 +71,15 @@ ConvolutionProblem RandomSplittable(Operation operation, const SpatialGrid& grid
   return p;
 }
 
-// Returns whether the exchange of one image surely fits `bytes`, including the workspace that small
-// convolutions need.
+// Returns whether a buffer of `bytes` is certainly large enough to exchange one image at a time. An
+// exchange needs, among others, workspace for small convolutions.
 bool FitsOneImage(const std::vector<Stripe>& stripes, size_t bytes) {
   for (const Stripe& stripe : stripes) {
     ConvolutionProblem one = stripe.problem;
     one.n = 1;
     const size_t tensors =
         cudnn::ImageBytes(one) + cudnn::OutputBytes(one) + cudnn::FilterBytes(one);
-    // A kept result has all images, even if images are exchanged one at a time.
+    // The buffer keeps old results of all images, even if images are exchanged one at a time.
     const size_t kept = cudnn::OutputBytes(stripe.problem) + cudnn::ImageBytes(stripe.problem);
     if (3 * tensors + kept + 3000 > bytes) return false;
   }
@@ -138,7 +139,7 @@ TEST_P(SplitCallsTest, FusedCallsAreRecomputed) {
   EXPECT_EQ(ran, 16);
 }
 
-// If not all images fit the buffer, they are exchanged some at a time.
+// If the buffer is too small for all images, a call exchanges a few images at a time.
 TEST_P(SplitCallsTest, SlicesOfImagesAreExactToo) {
   std::mt19937 random(11);
   int sliced = 0;

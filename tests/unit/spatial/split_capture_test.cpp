@@ -17,7 +17,7 @@ TEST(SplitCaptureRefusals, AreToldInWords) {
   const SplitLayer layer(Operation::kForward, 4, 3), other(Operation::kBackwardData, 4, 3);
   testing::internal::CaptureStderr();
   {
-    RankJob job;  // its ranks are threads on one device
+    RankJob job;  // its ranks are threads on one device, so no split call can be captured
     ExpectExactOnAll(job, layer);
     job.OnAll([&](RankState& rank) {
       EXPECT_EQ(RunInGraph(rank, layer, 0).status, kRefused);
@@ -187,8 +187,8 @@ TEST_P(SplitCapture, OneLaunchMoreIsAnErrorOnAllAndNan) {
   ExpectAllFailFromNowOn(job);
 }
 
-// Waits until the rank has heard of a failure. Expects that a launch of `graph`, which contains
-// `call`, then leaves NaN.
+// Waits until the rank has heard of a failure. Expects that launches of `graph`, which contains
+// `call`, then soon leave NaN in call.y.
 void ExpectNanOnceItFailed(RankState& rank, const Graph& graph, const Stripe& stripe,
                            const cudnn::ConvolutionCall& call) {
   Becomes([&] { return rank.ranks->Failure().has_value(); }, kSoon);
@@ -205,7 +205,8 @@ void ExpectNanOnceItFailed(RankState& rank, const Graph& graph, const Stripe& st
 
 TEST_P(SplitCapture, OrderOfLaunchesIsCompared) {
   RankJob job(Options({.timeout = milliseconds(4000)}));
-  // The kernels of `a` and `b` send messages of equal sizes, so ranks can notice only the order.
+  // The kernels of `a` and `b` send messages of equal sizes, so only a comparison of the order of
+  // launches can reveal the error.
   ConvolutionProblem other = Layer(Operation::kForward, 1);
   other.k = 5;
   const AxisExtents extents = {{{1}, {4, 3}, {6}}};

@@ -9,7 +9,8 @@
 namespace ucudnn::test {
 namespace {
 
-// Each rank makes the whole call on its own values, which are the same on all ranks.
+// Makes the undivided call on each rank, with the same values on all ranks. Expects the result of
+// the undivided call on each rank.
 void ExpectCopiesRun(RankJob& job, const ConvolutionProblem& problem) {
   std::mt19937 random(3);
   const WholeCase whole = WholeCase::Random(problem, random);

@@ -102,9 +102,9 @@ void Survive(RankState& rank, const SplitLayer& layer) {
   }
 }
 
-// Launches, on a surviving rank, a graph that contains the call, as all ranks do. If rows never
-// come, a rank next to the victim must find NaN in the result. If a sum never comes, all ranks must
-// find NaN.
+// Launches a graph with the call on a surviving rank, while all other ranks launch such a graph,
+// too. If the victim's rows never come, a rank next to the victim must find NaN in the result. If a
+// sum never comes, all surviving ranks must find NaN.
 void SurviveLaunch(RankState& rank, const SplitLayer& layer, int victim) {
   EXPECT_TRUE(layer.IsExactOn(rank));
   // The gather fails if the victim dies before this rank knows that all ranks have come here.

@@ -110,7 +110,7 @@ TEST(SplitFaults, CallThatThrowsWhereItIsTriedLeavesNoDeviceMemory) {
   ExpectExactOnAll(job, SplitLayer(Operation::kForward, 4, 3));
   const size_t before = FreeBytesOf(job);
   SplitLayer layer(Operation::kBackwardData, 4, 3);
-  layer.whole.beta = 1;  // the call's trial must not write to the caller's result
+  layer.whole.beta = 1;  // so the call's trial writes to temporary device memory
   job.OnAll([&](RankState& rank) {
     const auto run = [&](const cudnn::ConvolutionCall& call) {
       if (rank.rank == 0) throw std::bad_alloc();
@@ -127,8 +127,8 @@ TEST(SplitFaults, CallThatThrowsWhereItIsTriedLeavesNoDeviceMemory) {
   ExpectContains(FailureOf(job), {"rank 0: out of memory"});
 }
 
-// Makes a call on each rank for this rank's problem. The problems have different kernels, so
-// expects an error on both ranks.
+// Makes a call for problems[r] on each rank r. The two problems have different kernels, so expects
+// that both ranks exchange nothing and return an error.
 void ExpectDifferent(const std::vector<ConvolutionProblem>& problems,
                      const std::vector<std::string>& words) {
   Traffic traffic;
@@ -460,7 +460,8 @@ TEST(SplitFaults, LocalCallThatFailsLaterReturnsItsOwnError) {
     for (const int rank : {0, 2}) {
       const StripeResult& result = results[static_cast<size_t>(rank)];
       EXPECT_TRUE(result.status == kFine || result.status == kBroken);
-      // Rank 1 sent its rows although its own call failed, but the sum over ranks lacks its part.
+      // Rank 1 sent its rows although its own call failed, so the others may have exact results. A
+      // gradient of a filter cannot be exact, because the sum over ranks lacks rank 1's part.
       if (result.status == kFine && operation != Operation::kBackwardFilter) {
         EXPECT_EQ(result.output, layer.Part(rank));
       } else {
@@ -602,7 +603,8 @@ TEST(SplitFaults, DeviceThatDoesNotComeToACallIsAnErrorOnAll) {
   }
 }
 
-// A long queue of calls is no fault as long as the calls end one after the other.
+// Rank 1's device begins each of three calls 1 s late, so it begins the last call after the timeout
+// of 2 s. This is no fault, because no single call is that late.
 TEST(SplitFaults, DeviceThatComesLateToEachOfManyCallsIsWaitedFor) {
   RankJob job({.timeout = milliseconds(2000)});
   const SplitLayer layer(Operation::kForward, 4, 4);

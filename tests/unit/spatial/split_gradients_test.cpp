@@ -244,8 +244,8 @@ TEST(SameGradient, OnOneRankAloneIsAnErrorOnAll) {
   ExpectAllFailFromNowOn(job);
 }
 
-// The rows of two slices travel when the rank's own call begins. The rows of the third slice follow
-// as soon as one of the two buffers is free.
+// A call exchanges its images in slices. It begins the exchanges of two slices before the rank's
+// own call. The exchange of the third slice follows as soon as one of two buffers is free.
 TEST(SplitSlices, TravelTwoAtATime) {
   Traffic traffic;
   RankJob job(Counted({.most_buffer_bytes = 8 << 10}, traffic));

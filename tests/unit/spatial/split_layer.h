@@ -41,7 +41,7 @@ inline ConvolutionProblem Layer(Operation operation, int height, int filter = 3)
   return p;
 }
 
-// Returns the extents of the image that is cut into parts of these extents.
+// Returns the extents of an image that is cut into `parts`.
 inline Spatial WholeOf(const AxisExtents& parts) {
   Spatial whole = {};
   for (size_t axis = 0; axis < 3; ++axis) {
@@ -82,7 +82,7 @@ struct OwnHandle {
   OwnHandle& operator=(const OwnHandle&) = delete;
 };
 
-// Returns the part of an operation's whole output that the rank with `stripe` has.
+// Returns the part of `output`, an undivided call's result, that the rank with `stripe` must have.
 inline HostTensor PartOf(const HostTensor& output, Operation operation, const Stripe& stripe) {
   if (operation == Operation::kBackwardFilter) return output;
   return output.Box(operation == Operation::kForward ? stripe.windows : stripe.elements);
@@ -245,7 +245,7 @@ class CountingChannel : public transport::Channel {
   Traffic& traffic_;
 };
 
-// A channel over which nothing comes, as if the other ranks died after their calls.
+// A channel whose Exchange transfers nothing, as if the other ranks died after their calls.
 class SilentChannel : public CountingChannel {
  public:
   using CountingChannel::CountingChannel;
@@ -308,7 +308,7 @@ inline cudnnStatus_t RunReal(const cudnn::ConvolutionCall& call) {
   return cudnn::Convolve(functions, call);
 }
 
-// Makes a call on each rank for this rank's problem, and returns the statuses by rank.
+// Makes a call for problems[r] on each rank r, and returns the statuses by rank.
 inline Statuses RunOwn(RankJob& job, const std::vector<ConvolutionProblem>& problems) {
   return OnEach(job, [&](RankState& rank) {
     std::mt19937 random(1);

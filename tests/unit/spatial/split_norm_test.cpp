@@ -1,4 +1,4 @@
-// Tests batch normalisation that is cut over the ranks of a job, against the undivided library.
+// Tests batch normalisation that is cut over the ranks of a job, against undivided calls.
 #include "tests/unit/spatial/norm_bounds.h"
 
 namespace ucudnn::test {
@@ -274,7 +274,7 @@ TEST(SplitNormPublished, DiHydrogensListIsThatOfTheWholeImage) {
       ExpectTrained(whole, RunSlices(job, whole, Step::kTraining));
       whole = Saved(whole);
       ExpectDifferentiated(whole, RunSlices(job, whole, Step::kGradient));
-      std::swap(images, channels);  // first one image of four channels, then four of one
+      std::swap(images, channels);  // the next extent: one image of four channels, or four of one
     }
   }
 }
@@ -339,7 +339,7 @@ TEST(SplitNormTraffic, IsTwoNumbersOfEachChannel) {
   RunSlices(job, whole, Step::kGradient);
   EXPECT_EQ(traffic.exchanges, 6);
   EXPECT_EQ(traffic.sent, 2 * once);
-  // The report of each rank must have the same bytes for both kernels.
+  // In each rank's report, each of the two kernels must have this rank's third of the bytes.
   for (int rank = 0; rank < job.size(); ++rank) {
     const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
     ASSERT_EQ(figures.kernels.size(), 2u);
@@ -440,7 +440,7 @@ TEST(SplitNormFault, IsNanOnTheOthersWhereARankFails) {
   });
   EXPECT_NE(FailureOf(job), "");
   EXPECT_TRUE(IsNan(results[0].y));
-  // Rank 0 may have heard of the failure before its call.
+  // If rank 0 heard of the failure before its call, the call did not change the running mean.
   EXPECT_TRUE(IsNan(results[0].mean) || results[0].mean == whole.mean);
 }
 

@@ -1,4 +1,4 @@
-// Tests poolings that are cut over the ranks of a job, against the undivided library.
+// Tests poolings that are cut over the ranks of a job, against undivided calls.
 #include <array>
 #include <numeric>
 
@@ -79,9 +79,9 @@ INSTANTIATE_TEST_SUITE_P(Grids, SplitPooling,
                          testing::Values("h2", "h3", "h5", "w2", "h2w2", "d2h2", "n2h2"),
                          [](const auto& grid) { return grid.param; });
 
-// A window that covers every rank's stripe is no global pooling if the program says that results
-// are stripes. Here four ranks have two rows each, and 2x2 windows of stride 2 give each rank one
-// row.
+// Windows may each cover a rank's whole stripe without being one global pooling, if the user says
+// so (SpatialOnes::kSplit). Here four ranks have two rows each, and 2x2 windows of stride 2 give
+// each rank one row. If the user says nothing, such a call is refused.
 TEST(SplitPoolingOnes, AWindowThatCoversEachStripeGivesEachRankARow) {
   Traffic traffic;
   RankJob said(Counted({.grid = "h4", .ones = SpatialOnes::kSplit}, traffic));
@@ -198,8 +198,8 @@ TEST(SplitPoolingPublished, PhysicsnemosListIsExactWhereWindowsEndAtCuts) {
   }
 }
 
-// If a buffer is too small for all images, they are exchanged some at a time. If it is too small
-// for one image, the call is refused.
+// If the buffer is too small for all images, a call exchanges a few images at a time. If the buffer
+// is too small for one image, the call is refused.
 TEST(SplitPoolingRoom, DividesTheImages) {
   for (const Operation operation : {Operation::kForward, Operation::kBackwardData}) {
     for (const size_t bytes : {size_t{1} << 10, size_t{40} << 10, size_t{1} << 20}) {
@@ -438,8 +438,8 @@ TEST_P(GlobalPooling, GivesTheGradientOfEqualMaximaToTheFirstRank) {
       LayAnyhow(global.stripes, random);
       FillResult(global.whole);
       const HostTensor expected = GradientOfFirst(global);
-      // If only rows are cut, the first maximum of the image is the first maximum on the first rank
-      // that has one.
+      // If only rows are cut, the undivided gradient chooses the same element, because the first
+      // maximum of the image lies on the first rank that has a maximum.
       if (grid.Ranks() == grid.h) {
         EXPECT_EQ(UndividedPooling(global.whole), expected);
       }
@@ -627,7 +627,7 @@ TEST(SplitPoolingTraffic, IsTheLeast) {
     const int64_t arrivals = row.kind.is_maximum() ? 2 * 4 : 0;
     EXPECT_EQ(traffic.received, 2 * row.rows * 4 * 2 * 2 * 4 + arrivals);
     EXPECT_EQ(traffic.sent, traffic.received);
-    // The report of each rank must have the same bytes.
+    // Each rank's report must count the bytes of this rank, which are half of the traffic.
     for (int rank = 0; rank < job.size(); ++rank) {
       const spatial::RankFigures figures = job.rank(rank).calls->kernel_figures();
       ASSERT_EQ(figures.kernels.size(), 1u);

@@ -55,7 +55,8 @@ class Journal {
   std::vector<int> names_;
 };
 
-// Enqueues like the stand-ins do. The work needs no release and no device memory.
+// Enqueues run(argument) by hostgpuEnqueue, as the stand-ins do. The work needs no release and no
+// device memory.
 inline int Enqueue(void* stream, void (*run)(void*), void* argument) {
   const hostgpuWork work{run, nullptr, argument, nullptr, 0};
   return hostgpuEnqueue(stream, &work);

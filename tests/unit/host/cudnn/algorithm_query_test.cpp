@@ -22,7 +22,7 @@ struct Result {
 
 enum class Query { kGet, kFind, kFindEx };
 
-// Makes one query with the operation's own function.
+// Makes the query with cuDNN's function for the operation of `c`.
 cudnnStatus_t Ask(Convolution& c, Query query, int requested, void* workspace,
                   size_t workspace_bytes, std::vector<Result>* results) {
   const auto ask = [&](auto api, auto first, auto second, auto result) {

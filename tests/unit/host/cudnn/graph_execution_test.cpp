@@ -25,7 +25,7 @@ TEST(GraphExecution, EveryEngineAndKnobAgreesWithNaiveLoops) {
                                 .layout = layout,
                                 .alpha = 2,
                                 .beta = -1};
-              c.x[0] = 5;  // not divisible by the number of parts
+              c.x[0] = 5;  // a batch that 2 or 4 parts cannot divide equally
               Convolution convolution(c);
               convolution.FillAll(random);
               const ConvolutionGraph graph(convolution);

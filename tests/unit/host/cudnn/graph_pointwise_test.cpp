@@ -283,7 +283,7 @@ TEST(GraphPointwise, ResidualBiasReluAndScaleFusedInEveryEngine) {
         for (int64_t index = 0; index < 4; ++index) {
           for (int64_t knob = 0; knob < 3; ++knob) {
             ConvolutionCase c{.type = type, .spatial = spatial, .layout = layout};
-            c.x[0] = 5;  // not divisible by the number of parts
+            c.x[0] = 5;  // a batch that 2 or 4 parts cannot divide equally
             FusedPlan fused(c);
             Plan plan;
             if (!plan.Build(fused.graph, index, knob)) continue;

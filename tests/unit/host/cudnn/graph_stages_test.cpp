@@ -1,6 +1,6 @@
-// Tests graphs against plain loops on small integers. The graphs have operations before the
-// convolution or, behind it, sums over channels, a concatenation or gradients of a batch
-// normalisation.
+// Tests graphs against plain loops on small integers. Some graphs have operations before the
+// convolution. Others have a sum over each channel, a concatenation or the gradients of a batch
+// normalisation after the convolution.
 #include <algorithm>
 
 #include "tests/unit/host/cudnn/backend_graph.h"

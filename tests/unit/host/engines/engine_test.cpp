@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::array<Blend, 4> kBlends{Blend{1, 0}, {-2, 0}, {1, 1}, {0.5, -3}};
 
-// Runs all algorithms but Winograd, which rounds. Returns the algorithms that support at least one
-// case.
+// Compares all algorithms but Winograd, which rounds, with a naive convolution. Returns the
+// algorithms that support at least one case.
 std::set<int> CheckEverything(const Problem& problem) {
   std::set<int> served;
   uint32_t seed = 1;

@@ -125,8 +125,9 @@ bool AreWithin(const std::vector<double>& a, const std::vector<double>& b, doubl
                     [&](double one, double other) { return std::abs(one - other) <= bound; });
 }
 
-// An image must have the same bits in any batch. Without AVX-512, oneDNN sums in another order at
-// the edges of its tiles, so RoundingBound() is allowed there.
+// An image must have the same bits in any batch. But without AVX-512, oneDNN uses another order of
+// summation at the edges of its tiles. So on processors without AVX-512, results may differ by
+// RoundingBound().
 TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
   const bool same_order = __builtin_cpu_supports("avx512f") != 0;
   for (const auto& [c, k, size, filter] :
@@ -157,7 +158,8 @@ TEST(EngineBatch, EveryImageIsComputedAsInAnyOtherBatch) {
 
 // A batch of one image has too few tiles for two threads, so its tiles have fewer channels than the
 // tiles of a larger batch. Every sum must still consist of the same parts. Without AVX-512, oneDNN
-// sums these parts in the same order; with AVX-512, RoundingBound() is allowed.
+// adds these parts in the same order in both batches. With AVX-512 it does not, so results may
+// differ by RoundingBound().
 TEST(EngineBatch, TilesWithFewerChannelsHaveTheSamePartsOfSums) {
   const ScopedThreadCount threads(2);
   const auto whole = MakeShape(Square(4, 512, 64, 8, 3), Operation::kBackwardData);

@@ -99,8 +99,8 @@ void DieSoon(std::chrono::milliseconds moment) {
   }).detach();
 }
 
-// Rank 1 dies while rank 0 waits in a receive. `part.argument` says when: at once, after a message
-// between them, or in a collective of rank 1.
+// Rank 1 dies while rank 0 waits in a receive. `part.argument` says when rank 1 dies: before any
+// message, after a message from rank 0, or in a collective that only rank 1 has called.
 int Survive(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);
@@ -134,8 +134,8 @@ TEST(Failures, AKilledProcessIsMissed) {
   }
 }
 
-// Rank 1 dies at some moment of an endless exchange. The array that rank 0 receives at that time
-// must be received completely or not at all.
+// Rank 1 dies `part.argument` milliseconds after the beginning of an endless exchange. Rank 0 must
+// have received the array of that moment either completely or not at all.
 int Exchange(Part& part) {
   Rank& rank = part.rank;
   ROLE_CHECK(ncclCommInitRank(&rank.comm, rank.ranks, part.id, rank.rank) == ncclSuccess);

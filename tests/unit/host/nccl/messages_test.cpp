@@ -160,7 +160,8 @@ TEST(Messages, OfOneGroupOnTwoStreamsHoldBoth) {
   });
 }
 
-// The two ranks enqueue operations of two communicators in opposite orders, on two streams.
+// The two ranks enqueue an operation of each of two communicators. They do so in opposite orders,
+// and on a separate stream for each communicator.
 TEST(Messages, OfSeveralCommunicatorsDoNotWaitForEachOther) {
   const ncclUniqueId id = NewId();
   WithRanks(2, [&](Rank& rank) {
@@ -204,7 +205,8 @@ struct Drawn {
 };
 
 // Runs rounds of random messages between random ranks. In each round a rank makes its calls in one
-// group, on two streams, in a random order that keeps the order within each channel.
+// group, on two streams, in a random order. Only the sends to one rank keep their order, and the
+// receives from one rank.
 void RunRandomRounds(unsigned seed, int ranks) {
   std::mt19937 random(seed);
   const auto draw = [&](int count) {
@@ -222,8 +224,7 @@ void RunRandomRounds(unsigned seed, int ranks) {
     const Stream other;
     std::mt19937 own(seed * 31 + static_cast<unsigned>(rank.rank));
     for (const std::vector<Drawn>& round : rounds) {
-      // The first `ranks` channels are sends to each rank, and the others are receives from each
-      // rank.
+      // channels[r] has the sends to rank r, and channels[ranks + r] the receives from rank r.
       std::vector<std::deque<const Drawn*>> channels(2 * static_cast<size_t>(ranks));
       for (const Drawn& drawn : round) {
         if (drawn.from == rank.rank) channels[static_cast<size_t>(drawn.to)].push_back(&drawn);
