@@ -113,7 +113,7 @@ template <class T>
 double Tolerance(ncclRedOp_t op, int ranks) {
   const bool power_of_two = (ranks & (ranks - 1)) == 0;
   if (op != ncclAvg || power_of_two || std::is_integral_v<T>) return 0;
-  return 2 * (2 * UnitRoundoff<T>()) + (ranks - 1) * 2 * UnitRoundoff<T>() * 2;
+  return 2 * (2 * UnitRoundoff<T>()) + (ranks - 1) * 2 * UnitRoundoff<T>();
 }
 
 template <class T>
