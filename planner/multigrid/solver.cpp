@@ -59,8 +59,8 @@ class Cycles {
   const SolveOptions& options_;
   // By level: whether the F-points are already relaxed.
   std::vector<bool> is_relaxed_;
-  // True after a call of Advance for the finest level. When a cycle begins, no other level is
-  // advanced.
+  // Whether Residual has already called Advance for the finest level, so that Descend need not. One
+  // flag suffices, because no other level is advanced before a cycle begins.
   bool is_advanced_ = false;
 };
 

@@ -66,8 +66,9 @@ struct PlanRun {
   }
 };
 
-// Finds the grid whose tiles the runs of `division` list, and sets the tiles of `division`. Refuses
-// runs that are not exactly the tiles of a grid. `places` are the runs in the file.
+// Each run of `division` must be one kind of tile of a common grid. Finds this grid, and sets the
+// tiles of `division`. Refuses runs that are not exactly the tiles of a grid. places[i] is the
+// place of run i in the file, and `list` is the place of the list of runs.
 void FindTiles(const JsonPlace& list, const std::vector<JsonPlace>& places,
                const ConvolutionProblem& problem, Division& division) {
   const Result<TileGrid> grid = GridOfRuns(problem, division.configuration.runs);

@@ -24,10 +24,11 @@ struct AssembledCopy {
   std::array<int64_t, kMaxSpatial> to = {0, 0, 0};  // where its first element goes
 };
 
-// A box of the result and the convolution that computes it from an assembled tensor, with the
-// caller's operation, filter, stride and dilation. A call of the legacy API can compute the box,
-// because the box's pad is the same on both sides. Along every axis x or dy has `assembled`
-// elements, and y or dx has as many elements as `result`.
+// A box of the result, and the convolution that computes it from an assembled tensor. This
+// convolution has the caller's operation, filter, stride and dilation. Its input (x in forward, dy
+// in backward_data) has assembled[i] elements along axis i, and its output (y or dx) has the
+// extents of `result`. Its pad is the same on both sides, so a call of the legacy API can compute
+// it.
 struct RecomputedBox {
   SpatialBox result;  // of this rank's y (forward) or dx (backward_data)
   std::array<int64_t, kMaxSpatial> assembled = {0, 0, 0};

@@ -38,7 +38,7 @@ class FusedOperations {
   uint64_t used() const { return used_; }
   uint64_t batched() const { return batched_; }
   // Returns the tensors of the program that the operations read. Fails if one of them is laid out
-  // differently from the output, which is known only when all operations are read.
+  // differently from the output. REQUIRES: all operations are read; the output is known only then.
   Result<std::vector<FusedOperand>> Operands() const;
   // Returns the operations as text for an engine's name, for example "+scale+bias+relu". Graphs
   // have different texts if they differ in more than the tensors' identifiers.

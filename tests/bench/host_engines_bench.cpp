@@ -142,7 +142,7 @@ struct Entry {
   const char* name;
   hostgpu::DataType type;
   int algorithm;
-  bool any;
+  bool any;  // for the constructor of Rival
 };
 
 std::vector<Entry> Entries(Operation operation) {

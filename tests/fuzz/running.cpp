@@ -59,7 +59,8 @@ void Trial::Execute() {
   }
 }
 
-// Makes the same call to the real library. Returns false if that call did something wrong.
+// Makes the same call to the stand-in, which is the real library here. Returns false if that call
+// did something wrong.
 bool Trial::RunReal(const GuardedMemory& workspace) {
   real_ = convolution_.Run(Undivided(), algorithm_, workspace.data(), workspace.bytes(),
                            call_.what.scales);

@@ -13,7 +13,7 @@ import time
 import machine
 
 FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "utilization.gpu", "memory.used")
-# Driver 535 renamed the field with the reasons from the second name to the first.
+# The names of the field that says why clocks are reduced: its name since driver 535, and its older name.
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 COLUMNS = ("sitting", "seconds", "sm_mhz", "memory_mhz", "power_w", "temperature_c", "busy_percent", "memory_mib", "slowed_down_by")
 WRITE_SECONDS = 2

@@ -24,8 +24,9 @@ int64_t DistanceOf(std::span<const ChainOperation> operations, Member member) {
   return IndexOf(operations[1].*member) - IndexOf(operations[0].*member);
 }
 
-// Returns whether the last of `operations` can join the call of the operations before it. Judges
-// only their operands `member`: these must be states of one array at equal distances.
+// Returns whether the operand `member` of the last operation continues the operands `member` of the
+// operations before it: all are null, or all are states of one array at equal distances. AreOne
+// compares everything else that one call requires.
 bool Follows(std::span<const ChainOperation> operations, Member member) {
   const State before = operations[operations.size() - 2].*member;
   const State last = operations.back().*member;

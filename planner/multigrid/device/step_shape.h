@@ -25,7 +25,7 @@ struct StepLayer {
 
   Kind kind = Kind::kRelu;
   Extents input, output;
-  // Rows and columns of a convolution.
+  // Of a convolution; {along rows, along columns}.
   std::array<int, 2> window = {1, 1}, stride = {1, 1}, pad = {0, 0}, dilation = {1, 1};
   int groups = 1;
   int64_t weights = 0, bias = 0;  // counts; the weights of a scale are its factors

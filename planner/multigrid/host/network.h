@@ -42,8 +42,8 @@ struct NetworkSettings : PlacementSetting {
   // the network.
   StageSolvers* stage_solvers = nullptr;
   bool trains = false;  // whether Backward will be called
-  // The ranks that have this rank's layers in each replica; null if there is one replica. (`peers`
-  // are the ranks of this replica.) Must outlive the network.
+  // One rank of each replica: the rank that has the same layers as this rank. Null if there is one
+  // replica. Must outlive the network. (`peers` are the ranks of this replica.)
   Peers* replicas = nullptr;
   // If set, forward solves on the host record the times of their lanes' steps.
   bool notes_timeline = false;

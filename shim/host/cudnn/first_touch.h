@@ -31,7 +31,8 @@ class FirstTouch {
 };
 
 // Waits for the additional time before a run; the stream's worker calls this. x and y are the
-// operands of the run; the image is dy in backward_data, and x otherwise.
+// buffers of the run, also if they hold dx or dy. The image that is touched is `y` in
+// backward_data, and `x` otherwise.
 void PayFirstTouch(Operation operation, int algorithm, const void* x, const void* y);
 
 }  // namespace hostgpu

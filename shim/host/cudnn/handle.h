@@ -35,9 +35,9 @@ inline cudnnStatus_t Enqueue(cudnnHandle_t handle, std::initializer_list<const v
   return Enqueue(handle, std::span(uses.begin(), uses.size()), std::move(work));
 }
 
-// AddToGraph adds `work` to `graph` as a node. UpdateInGraph replaces the work of the only node of
-// `graph`, a node that was added with the same `kernel`. Both return false if `graph` is null or
-// unknown; UpdateInGraph also returns false if `graph` does not consist of such a node.
+// AddToGraph adds `work` to `graph` as a node. If `graph` has exactly one node, and it was added
+// with the same `kernel`, UpdateInGraph replaces its work; otherwise UpdateInGraph returns false.
+// Both return false if `graph` is null or unknown.
 bool AddToGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,
                 std::function<void()> work);
 bool UpdateInGraph(cudaGraph_t graph, std::span<const void* const> uses, uint64_t kernel,

@@ -36,9 +36,10 @@ typename Primitive::primitive_desc DescribeBackward(
 #endif
 }
 
-// Both functions set the factor by which a reorder multiplies its input. oneDNN 2 stores the factor
-// in the primitive; oneDNN 3 reads it from `alpha` at each run. So the caller must call both
-// functions with the same factor.
+// SetReorderScale and PassReorderScale together set the factor by which a reorder multiplies its
+// input. With oneDNN 2, the first stores the factor in the primitive, and the second does nothing.
+// With oneDNN 3, the first only says that there is a factor, and each run reads it from the `alpha`
+// of the second. So the caller must call both functions with the same factor.
 inline void SetReorderScale(dnnl::primitive_attr* attr, [[maybe_unused]] float alpha) {
 #if DNNL_VERSION_MAJOR >= 3
   attr->set_scales_mask(DNNL_ARG_FROM, 0);

@@ -737,9 +737,10 @@ TEST(DecisionTable, NamesTheFastestUndividedEnginesWithinTheLimit) {
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/8 g5@4:1/8 |", "legacy:1", "graph:5"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:7/8 |", "legacy:1", "legacy:1"},
       {"plain need=8 with-graph | 1@8:6/8 g5@8:4/9 |", "legacy:1", "legacy:1"},
-      // A Winograd engine does not count. The program would be told of an undivided engine of the
-      // legacy API, and the Winograd engine is coarser than all of these.
+      // In the next row, the fastest engine, graph:5, is a Winograd engine. It is not named,
+      // because it is coarser than all engines of the legacy API.
       {"plain need=8 with-graph | 1@8:6/8 g5w@8:4/8 |", "legacy:1", "legacy:1"},
+
       {"plan need=8 | 1@8:4/8 1@4:1/4 |", "graph:1", "graph:1"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 2@8:5/0 |", "graph:2", "graph:2"},
       {"first need=8 limit=4 others=2/0 | 1@4:3/4 |", "", ""},

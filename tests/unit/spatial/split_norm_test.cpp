@@ -206,8 +206,8 @@ NormCase ExactCase(const SpatialGrid& grid, DataType type, std::mt19937& random)
   return made;
 }
 
-// Expects the undivided results to the last bit. Leaves out running variances, whose factor m / (m
-// - 1) rounds, and 16-bit dx, which the split call rounds twice.
+// Expects the undivided results to the last bit. Leaves out 16-bit dx, which the split call rounds
+// twice, and running variances, because their factor m / (m - 1) is rounded.
 void ExpectToTheLastBit(const NormCase& whole, const std::vector<NormResult>& trained_slices,
                         const std::vector<NormResult>& gradient_slices) {
   const NormResult trained = Undivided(whole, Step::kTraining);
